@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "format/checksum.h"
+#include "format/features.h"
+#include "format/manifest.h"
 #include "format/section.h"
 #include "format/state/error.h"
 
@@ -35,30 +37,21 @@ std::optional<Root> find_manifest(const Input &input, uint64_t sequence, uint64_
     return root;
 }
 
-// Returns whether `is` returns true of any contents that the slot of this commit can have had. Its
-// root follows from its manifest except for the features, of which there are few combinations; but
-// all of them together would be more than a small file is worth.
-template <class Is>
-bool any_possible_slot(const Input &input, uint64_t sequence, uint64_t end, const Is &is) {
+// Returns the slot that this commit has written, whose root follows from its manifest; nothing if
+// the sections before `end` contain none. Throws Error(corrupt).
+std::optional<Block> slot_of(const Input &input, uint64_t sequence, uint64_t end) {
     std::optional<Root> root = find_manifest(input, sequence, end);
     if (!root || root->manifest_bytes > kManifestBytesMax) {
-        return false;
+        return std::nullopt;
     }
     std::vector<uint8_t> manifest(root->manifest_bytes);
     input.read(manifest.data(), manifest.size(), root->manifest_offset + kFrameBytes);
-    static_assert(((kFeaturesKnown + 1) & kFeaturesKnown) == 0 &&
-                  ((kFeaturesReadKnown + 1) & kFeaturesReadKnown) == 0);
-    for (uint64_t refuse = 0; refuse <= kFeaturesKnown; ++refuse) {
-        for (uint64_t read = 0; read <= kFeaturesReadKnown; ++read) {
-            root->features_refuse = refuse;
-            root->features_read = read;
-            root->digest = root_digest(*root, manifest.data(), manifest.size());
-            if (is(encode_slot(*root))) {
-                return true;
-            }
-        }
-    }
-    return false;
+    State state;
+    Layout layout;
+    parse_manifest(manifest, state, layout);
+    set_features(state, layout, *root);
+    root->digest = root_digest(*root, manifest.data(), manifest.size());
+    return encode_slot(*root);
 }
 
 bool same_sector(const Block &a, const Block &b, size_t sector) {
@@ -93,7 +86,9 @@ bool was_finished(const Input &input, const Root &current, const Block &block) {
         return false;
     }
     try {
-        return !any_possible_slot(input, current.sequence - 1, current.manifest_offset, torn);
+        const std::optional<Block> before =
+            slot_of(input, current.sequence - 1, current.manifest_offset);
+        return !before || !torn(*before);
     } catch (const Error &error) {
         if (error.status() != Status::corrupt) {
             throw;

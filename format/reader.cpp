@@ -6,6 +6,7 @@
 
 #include "format/check.h"
 #include "format/evictions.h"
+#include "format/features.h"
 #include "format/manifest.h"
 #include "format/naming.h"
 #include "format/node_io.h"
@@ -83,7 +84,7 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
              to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
     parse_manifest(manifest, into.state, into.layout);
-    check_features(into.state);
+    check_features(into.state, into.layout, root);
     into.state.model =
         parse_identity(committed(watch).read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);
@@ -92,28 +93,6 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
         fail(Status::corrupt, "manifest: %llu tokens in a file of %llu bytes",
              static_cast<Number>(into.layout.position), static_cast<Number>(root.file_bytes));
     }
-}
-
-// A reader that does not know a feature goes by its bit, so the bits must agree with the manifest.
-void Snapshot::check_features(const State &state) const {
-    const Root &root = current_.root;
-    const auto check_settings = [&](int version, uint64_t feature, bool there) {
-        if (((root.features_read & feature) != 0) != there) {
-            fail(Status::corrupt, "manifest: sampling settings of version %d %s", version,
-                 there ? "are there, which the root does not tell" : "are missing");
-        }
-    };
-    check_settings(2, kFeatureSamplingV2, uses_v2(state.samplings));
-    check_settings(3, kFeatureSamplingV3, uses_v3(state.samplings));
-    const auto check = [&](const char *what, uint64_t feature, bool there) {
-        if (((root.features_refuse & feature) != 0) != there) {
-            fail(Status::corrupt, "%s: the root's features and the manifest disagree", what);
-        }
-    };
-    check("device profile", kFeatureProfile, state.profile != Profile());
-    check("recurrent layers", kFeatureRecurrent, !state.recurrent.layers.empty());
-    check("contract for experts", kFeatureExperts, state.contract.experts != 0);
-    check("layers that differ", kFeatureLayers, layers_differ(state));
 }
 
 void Snapshot::read_trees(Contents &into, const Watch &watch) const {
@@ -154,11 +133,7 @@ void Snapshot::read_trees(Contents &into, const Watch &watch) const {
 
 // Runs before the page entries are checked, because evicted pages may be missing.
 void Snapshot::read_evictions(Contents &into, const Watch &watch) const {
-    const bool named = into.layout.evictions != SectionRef{};
-    if (named != ((current_.root.features_refuse & kFeatureEvictions) != 0)) {
-        fail(Status::corrupt, "evictions: the root's features and the manifest disagree");
-    }
-    if (named) {
+    if (into.layout.evictions != SectionRef{}) {
         parse_evictions(
             committed(watch).read_section(into.layout.evictions, SectionKind::evictions),
             into.state);

@@ -127,7 +127,6 @@ class Snapshot {
     void read_evictions(Contents &into, const Watch &watch) const;
     void read_rest(Contents &into, const Watch &watch) const;
     void check_entries(const Contents &read, const Watch &watch) const;
-    void check_features(const State &state) const;
     void read_state_section(const Section &section, float *numbers, const Parallel &parallel) const;
     void check_state_numbers(size_t index, const float *numbers, const Parallel &parallel) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;

@@ -10,6 +10,7 @@
 #include "format/constants.h"
 #include "format/evictions.h"
 #include "format/existing.h"
+#include "format/features.h"
 #include "format/manifest.h"
 #include "format/node_io.h"
 #include "format/pages.h"
@@ -146,13 +147,7 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const std::vector<uint8_t> manifest = build_manifest(state, layout);
     Root &root = written->root;
     root.sequence = output.sequence();
-    root.features_refuse = (evictions.empty() ? 0 : kFeatureEvictions) |
-                           (state.profile == Profile() ? 0 : kFeatureProfile) |
-                           (state.recurrent.layers.empty() ? 0 : kFeatureRecurrent) |
-                           (state.contract.experts == 0 ? 0 : kFeatureExperts) |
-                           (layers_differ(state) ? kFeatureLayers : 0);
-    root.features_read = (uses_v2(state.samplings) ? kFeatureSamplingV2 : 0) |
-                         (uses_v3(state.samplings) ? kFeatureSamplingV3 : 0);
+    set_features(state, layout, root);
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());
     root.file_bytes = output.next();
@@ -194,7 +189,7 @@ std::shared_ptr<Contents> write_whole(AtomicFile &whole, const SaveInput &input)
 }
 
 // Throws Error(invalid_argument) if the file uses features that this build cannot write.
-void check_features(const Snapshot &old) {
+void check_known_features(const Snapshot &old) {
     const uint64_t unknown = old.root().features_read & ~kFeaturesReadKnown;
     if (unknown != 0) {
         fail(Status::invalid_argument,
@@ -212,7 +207,7 @@ void check_continues(const Snapshot &old, const State &state, const SaveOptions 
         old.require_newest();
     }
 
-    check_features(old);
+    check_known_features(old);
     if (old.root().sequence == UINT64_MAX) { // as only a forged file can be
         fail(Status::invalid_argument, "no commit can follow its last one, of number %llu",
              static_cast<Number>(old.root().sequence));
@@ -388,7 +383,7 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
     const std::shared_ptr<const Snapshot> old =
         Snapshot::open_input(Input(std::move(*existing)), nullptr, options.watch);
     old->require_newest();
-    check_features(*old);
+    check_known_features(*old);
     clear_leftover(*old->input().file(), kSavedFile);
 
     // The same state, from the file's own pages, as one run for each page.

@@ -14,8 +14,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from reader import constraints, recurrent  # noqa: E402
 from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
-from reader.schema import SESSION_NUMBERS  # noqa: E402
-from reader.state import OFF, State  # noqa: E402
+from reader.features import features  # noqa: E402
+from reader.schema import OFF, SESSION_NUMBERS  # noqa: E402
+from reader.state import State  # noqa: E402
 
 SOURCES = ["prompt", "template", "text", "sampled"]
 ROLES = ["none", "system", "user", "assistant", "other"]
@@ -164,7 +165,7 @@ def read(path):
 
 
 def read_bytes(data):
-    state = State(Container(data))
+    state = State(Container(data, features))
     state.check_contents()
     return listed(state, state.check_pages(), state.check_states())
 

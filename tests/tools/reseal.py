@@ -6,14 +6,15 @@ import struct
 from reader.container import (BLOCK, FRAME, RAW, RECURRENT_STATE, ROOT_BYTES, RUN, VERSION,
                               Container, Refused, checksum, text)
 from reader.constraints import SAMPLING_V3
-from reader.state import SAMPLING_V2, State, state_digest
+from reader.features import SAMPLING_V2, features
+from reader.state import State, state_digest
 from reader.xxh3 import xxh3_64
 
 
 class Snapshot:
     def __init__(self, data):
         self.data = data
-        self.container = Container(data)
+        self.container = Container(data, features)
         self.root = self.container.root
         state = State(self.container)
         manifest = state.manifest
@@ -74,7 +75,7 @@ class Snapshot:
             seal_frame(data, section.offset)
         self.seal_root(data)
         try:
-            state = State(Container(bytes(data)))
+            state = State(Container(bytes(data), features))
         except Refused:
             return bytes(data)
         digest = state.manifest["digest"]

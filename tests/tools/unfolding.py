@@ -6,6 +6,7 @@ import struct
 
 import forgery  # noqa: F401 (makes the second reader's modules known)
 from reader.container import BLOCK, FRAME, MANIFEST, NODES, VERSION, Container, checksum, text
+from reader.features import features
 from reader.state import State, state_digest
 from reader.trees import CHILDREN, LEAF, LOG, NODE_REF, PAGES, TEXTS
 from reader.xxh3 import xxh3_64
@@ -46,7 +47,7 @@ def replaced(manifest, old, new):
 
 def sealed(data, manifest, nodes):
     """The file with these sections behind what lies in front of its manifest."""
-    begin = Container(data).root.manifest
+    begin = Container(data, features).root.manifest
     whole = bytearray(data[:begin] + section(NODES, nodes.content))
     place = len(whole)
     whole += section(MANIFEST, manifest)
@@ -62,7 +63,7 @@ def sealed(data, manifest, nodes):
 
 def unfolded(data, entries, texts):
     """`entries`: (token, sampling, source, turn) for each position; `texts`: (token, bytes)."""
-    container = Container(data)
+    container = Container(data, features)
     old = State(container).manifest
     nodes = Nodes(container.root.manifest)
 
@@ -84,5 +85,5 @@ def unfolded(data, entries, texts):
     for name, value in (("position", len(entries)), ("text_count", len(texts))):
         manifest = replaced(manifest, struct.pack("<Q", old[name]), struct.pack("<Q", value))
     forged = sealed(data, manifest, nodes)
-    digest = state_digest(State(Container(forged)))
+    digest = state_digest(State(Container(forged, features)))
     return sealed(data, replaced(manifest, old["digest"], digest), nodes)

@@ -2,7 +2,6 @@
 # from "Header" to "Sections"). Must not know what sections say.
 import dataclasses
 import hashlib
-import itertools
 import struct
 
 from reader.xxh3 import xxh3_64, xxh3_128
@@ -96,8 +95,10 @@ class Section:
 class Container:
     """Chooses the root of a file; gives the sections below its length, each checked once."""
 
-    def __init__(self, data):
+    def __init__(self, data, features):
+        """`features`: of a manifest's bytes (features.py)."""
         self.data = data
+        self.features = features
         self.reached = {}
         need(len(data) >= FIRST_SECTION, f"{len(data)} bytes are too few for a snapshot")
         self.check_header()
@@ -166,23 +167,25 @@ class Container:
                    and slot[-kept:] != each[-kept:] for each in before)
 
     def slots_before(self):
-        """What the slot of the commit before may be: its root but for the features."""
-        found, at = None, FIRST_SECTION
+        """What the slot of the commit before was; nothing if its manifest is not found."""
+        at = FIRST_SECTION
         try:
-            while at < self.root.manifest and not found:
+            while at < self.root.manifest:
                 section = self.frame(at, self.root.length)
                 at = section.end
                 if section.kind == MANIFEST and section.sequence == self.root.sequence - 1:
-                    found = section
+                    manifest = self.stored(section)
+                    read, refuse = self.features(manifest)
+                    break
+            else:
+                return
         except Refused:
             return  # the sections lead nowhere
-        for refuse, read in itertools.product(range(REFUSE_KNOWN + 1), range(4)) if found else ():
-            manifest = self.stored(found)
-            digest = hashlib.sha256(text(b"stasis root") + struct.pack(
-                "<I4Q", VERSION, 0, read, refuse, len(manifest)) + manifest).digest()
-            root = struct.pack("<7Q32s", found.sequence, 0, read, refuse, found.end, found.offset,
-                               len(manifest), digest).ljust(BLOCK - 16, b"\0")
-            yield root + checksum(root)
+        digest = hashlib.sha256(text(b"stasis root") + struct.pack(
+            "<I4Q", VERSION, 0, read, refuse, len(manifest)) + manifest).digest()
+        root = struct.pack("<7Q32s", section.sequence, 0, read, refuse, section.end, section.offset,
+                           len(manifest), digest).ljust(BLOCK - 16, b"\0")
+        yield root + checksum(root)
 
     def frame(self, at, end):
         """A section whose frame and stored bytes are right and lie before `end`."""

@@ -1,4 +1,6 @@
 # The two tables of format/manifest.fbs as data for flatbuffer.py: fields in the order of their ids.
+import struct
+
 from reader.flatbuffer import STRING, Optional, Scalar, Vector
 
 U32, U64 = Scalar("<I", default=0), Scalar("<Q", align=8, default=0)
@@ -26,6 +28,11 @@ SAMPLING_V2 = {
     "dry_multiplier": F32, "dry_base": F32, "dry_allowed_length": U32, "dry_range": U32,
     "min_keep": U32, "dry_breakers": Vector(U32),
 }
+# Of settings that use nothing of version 2.
+OFF = {"typical_p": 1.0, "top_n_sigma": 0.0, "xtc_probability": 0.0,
+       "xtc_threshold": struct.unpack("<f", struct.pack("<f", 0.1))[0], "dry_multiplier": 0.0,
+       "dry_base": 1.75, "dry_allowed_length": 2, "dry_range": 0, "min_keep": 1,
+       "dry_breakers": []}
 SAMPLING_V3 = {"constraint": U32, "allowed": Optional(Vector(U8))}
 CONSTRAINT = {"kind": U32, "text": STRING}
 SAMPLING = {

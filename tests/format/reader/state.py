@@ -8,23 +8,17 @@ from reader.container import (HIDDEN, IDENTITY, LAYERS, LOGITS, MANIFEST, PROFIL
                               text, zero)
 from reader.constraints import SAMPLING_V3, check_constraints, uses_constraints
 from reader.evictions import evicted_pages, read_evictions
+from reader.features import NO_PROFILE, SAMPLING_V2
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
 from reader.recurrent import check_numbers, check_shape, check_states
-from reader.schema import (IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS,
+from reader.schema import (IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS, OFF,
                            SESSION_NUMBERS)
 from reader.trees import Trees, log_entries, token_texts
 
 MANIFEST_BYTES_MAX = 64 << 20
 NORMAL_MIN = 2.0 ** -126
 DRAWN = 3
-SAMPLING_V2 = 1  # a feature with which a reader that does not know it may only read
-OFF = {"typical_p": 1.0, "top_n_sigma": 0.0, "xtc_probability": 0.0,
-       "xtc_threshold": struct.unpack("<f", struct.pack("<f", 0.1))[0], "dry_multiplier": 0.0,
-       "dry_base": 1.75, "dry_allowed_length": 2, "dry_range": 0, "min_keep": 1,
-       "dry_breakers": []}
-
-NO_PROFILE = {"id": "", "chunks": [], "foreign": 0}
 
 
 class State:
