@@ -9,7 +9,8 @@ from fixture import Case, model, tokens
 
 SLOW = """
 from fixture import stasis, tokens, GEMMA
-import os, time
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 model = stasis.Model(GEMMA, kernels="reference", threads=1)
 session = model.session()
 session.append(tokens(20))
