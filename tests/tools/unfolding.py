@@ -51,11 +51,11 @@ def sealed(data, manifest, nodes):
     whole = bytearray(data[:begin] + section(NODES, nodes.content))
     place = len(whole)
     whole += section(MANIFEST, manifest)
-    features = data[BLOCK + 8:BLOCK + 32]
+    bits = data[BLOCK + 8:BLOCK + 32]
     size = struct.pack("<Q", len(manifest))
-    digest = hashlib.sha256(text(b"stasis root") + struct.pack("<I", VERSION) + features + size +
+    digest = hashlib.sha256(text(b"stasis root") + struct.pack("<I", VERSION) + bits + size +
                             manifest).digest()
-    root = struct.pack("<Q", 1) + features + struct.pack("<3Q", len(whole), place, len(manifest))
+    root = struct.pack("<Q", 1) + bits + struct.pack("<3Q", len(whole), place, len(manifest))
     block = root + digest + bytes(BLOCK - 16 - len(root) - 32)
     whole[BLOCK:2 * BLOCK] = block + checksum(block)
     return bytes(whole)
