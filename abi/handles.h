@@ -11,6 +11,7 @@
 namespace stasis {
 struct Model;
 class Session;
+class Threads;
 namespace abi {
 class Caller;
 class HostTrace;
@@ -21,6 +22,10 @@ class Snapshot;
 struct Contents;
 } // namespace format
 } // namespace stasis
+
+struct stasis_threads {
+    std::shared_ptr<stasis::Threads> threads; // models hold the same pointer
+};
 
 // Thread-safe: nothing in it changes after open.
 struct stasis_model {

@@ -63,11 +63,18 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
         fail(Status::invalid_argument, "options.verify_weights is %u: expected 0 or 1",
              given.verify_weights);
     }
+    if (given.thread_pool != nullptr && given.threads != 0) {
+        fail(Status::invalid_argument, "options.threads is %u: expected 0 beside thread_pool",
+             given.threads);
+    }
     const stasis_allocator allocator = read_allocator(given.allocator);
     CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
 
     ModelOptions options;
     options.threads = given.threads;
+    if (given.thread_pool != nullptr) {
+        options.thread_pool = given.thread_pool->threads;
+    }
     options.device = text_or(given.device, "cpu");
     options.profile = text_or(given.profile, "");
     options.kernels = text_or(given.kernels, "");

@@ -54,6 +54,7 @@ typedef struct stasis_model stasis_model;       /* immutable after open */
 typedef struct stasis_session stasis_session;   /* one mutable timeline of tokens */
 typedef struct stasis_snapshot stasis_snapshot; /* an opened snapshot file, read-only */
 typedef struct stasis_cancel stasis_cancel;     /* cancels calls and reports their progress */
+typedef struct stasis_threads stasis_threads;   /* a pool that models share: stasis_resources.h */
 
 #pragma GCC visibility push(default)
 
@@ -150,6 +151,7 @@ typedef struct stasis_model_options {
     uint32_t verify_weights; /* 1: read and hash them all, see stasis_model_open */
     uint64_t state_budget_bytes; /* of recurrent states, see stasis_session_rewind; 0: 512 MiB */
     const char *date; /* "2026-01-02", for chat templates that print today's; NULL: not known */
+    stasis_threads *thread_pool; /* computes in place of own threads; `threads` must then be 0 */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -192,15 +194,13 @@ typedef struct stasis_model_stats {
     uint64_t kv_used_bytes;   /* bytes of pages that sessions hold */
     uint64_t kv_cached_bytes; /* bytes of free pages kept for reuse; they count towards the budget
                                  and are reclaimed when pages are needed */
-    uint64_t kv_shared_bytes; /* bytes saved by sharing: each page counted once for every
-                                 additional session that holds it */
+    uint64_t kv_shared_bytes; /* saved by sharing: a page counts for every further session */
     uint64_t scratch_bytes;   /* workspace of forward passes; all that MTP heads take */
-    uint64_t kv_known_bytes;  /* the part of kv_cached_bytes in pages that the prefix cache finds
-                                 by their tokens: appends of the same tokens take them again. The
-                                 least recently used are reclaimed first when pages are needed,
-                                 and without a budget when they exceed 256 MiB */
-    uint64_t kv_free_bytes;   /* bytes that pages can still take: the budget less kv_used_bytes,
-                                 as cached pages are reclaimed; UINT64_MAX: no limit */
+    uint64_t kv_known_bytes;  /* the part of kv_cached_bytes that the prefix cache finds by their
+                                 tokens: appends of the same tokens take them again. The least
+                                 recently used go first when pages are needed, and without a budget
+                                 beyond 256 MiB */
+    uint64_t kv_free_bytes;   /* for more pages: budget less kv_used_bytes; UINT64_MAX: no limit */
     uint64_t state_budget_bytes; /* the limit of stasis_model_options */
     uint64_t state_used_bytes;   /* of states that sessions and the prefix cache hold, each once */
     uint64_t state_cached_bytes; /* of memory kept for the next states */
@@ -478,8 +478,7 @@ stasis_status stasis_session_text(const stasis_session *session, uint64_t begin,
                                   char *text, size_t capacity, size_t *length, stasis_error *error);
 /* Returns SHA-256 over the state: model, tokens, evictions, keys and values of every position,
  * final hidden state; not sources, not settings. Sessions with equal digests give the same bits
- * from this position on, whatever their history, device or file. Returns the statuses of logits,
- * except NOT_FOUND. */
+ * from this position on, whatever their history, device or file. As logits, less NOT_FOUND. */
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 
@@ -494,6 +493,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #include "stasis_embed.h"      /* texts as vectors */
 #include "stasis_generate.h"   /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h"   /* models to GGUF files */
+#include "stasis_resources.h"  /* threads that models share */
 #include "stasis_scheduler.h"  /* generation for many sessions at once */
 #include "stasis_snapshot.h"   /* sessions to files and streams and back */
 #include "stasis_trace.h"      /* reports of what happens to a session's KV cache */

@@ -40,6 +40,9 @@ type ModelOptions struct {
 	ChatTemplate string // a name, if the model's files do not name it
 	Date         string // "2026-01-02", for chat templates that print today's; "": not known
 
+	// Compute in place of threads of the model's own; Threads must then be 0. Nil: none.
+	ThreadPool *Threads
+
 	// No file stays mapped: the model's files may change, or be cut short, once it is open.
 	CopyWeights bool
 	// Reads and hashes all weights, whatever digests an earlier process has left in the user's
@@ -60,6 +63,15 @@ func Open(ctx context.Context, path string, options *ModelOptions) (*Model, erro
 	c := begin(ctx, "open")
 	name := c.path(path)
 	given := c.modelOptions(options)
+	if options != nil && options.ThreadPool != nil {
+		pool, err := options.ThreadPool.take("open")
+		if err != nil {
+			c.refuse(err)
+		} else {
+			defer options.ThreadPool.giveBack()
+			given.thread_pool = (*C.stasis_threads)(pool)
+		}
+	}
 	var opened *C.stasis_model
 	err := c.run(func(failure *C.stasis_error) C.stasis_status {
 		return C.stasis_model_open(name, given, &opened, failure)

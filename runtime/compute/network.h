@@ -44,7 +44,7 @@ struct Network {
     // Of sessions with the long factors of RoPE; empty: the model has none.
     std::vector<std::vector<double>> long_rope_frequencies;
     const kernels::Table *kernels = nullptr;
-    std::shared_ptr<Threads> threads;
+    std::shared_ptr<Threads> threads; // its own, or a pool that models share
     Weights weights;
     bool joins_hidden = false;           // of an MTP head: its rows begin with Weights::mtp.join
     std::unique_ptr<DeviceModel> device; // null: the CPU

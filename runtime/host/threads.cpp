@@ -3,10 +3,12 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "format/state/error.h"
@@ -60,20 +62,121 @@ class BlockedSignals {
     sigset_t saved_;
 };
 
+// A set of CPUs, large enough for any kernel's.
+class CpuSet {
+  public:
+    CpuSet() : words_(CPU_ALLOC_SIZE(Threads::kCpuMax + 1) / sizeof(cpu_set_t)) {}
+    // Throws Error(invalid_argument) for a number that is too high or given twice.
+    explicit CpuSet(const std::vector<uint32_t> &cpus) : CpuSet() {
+        for (const uint32_t cpu : cpus) {
+            if (cpu > Threads::kCpuMax) {
+                fail(Status::invalid_argument, "CPU %u: expected numbers up to %u", cpu,
+                     Threads::kCpuMax);
+            }
+            if (has(cpu)) {
+                fail(Status::invalid_argument, "CPU %u is given twice", cpu);
+            }
+            CPU_SET_S(cpu, size_bytes(), words_.data());
+        }
+    }
+    bool has(uint32_t cpu) const { return CPU_ISSET_S(cpu, size_bytes(), words_.data()); }
+    cpu_set_t *data() { return words_.data(); }
+    size_t size_bytes() const { return words_.size() * sizeof(cpu_set_t); }
+
+  private:
+    std::vector<cpu_set_t> words_;
+};
+
+// Attributes of threads that run on some CPUs, or (none given) wherever their creator does.
+class Attributes {
+  public:
+    // Throws Error(invalid_argument) for CPUs that this process may not use, Error(no_memory).
+    explicit Attributes(const std::vector<uint32_t> &cpus) {
+        if (cpus.empty()) {
+            return;
+        }
+        CpuSet set(cpus);
+        given_ = pthread_attr_init(&attributes_) == 0;
+        if (!given_ ||
+            pthread_attr_setaffinity_np(&attributes_, set.size_bytes(), set.data()) != 0) {
+            destroy();
+            fail(Status::no_memory, "no memory for the attributes of a thread");
+        }
+        try {
+            check(cpus);
+        } catch (...) {
+            destroy();
+            throw;
+        }
+    }
+    ~Attributes() { destroy(); }
+    Attributes(const Attributes &) = delete;
+    Attributes &operator=(const Attributes &) = delete;
+    const pthread_attr_t *get() const { return given_ ? &attributes_ : nullptr; }
+
+  private:
+    // The kernel drops CPUs that the process may not use from a set, and refuses a set only if none
+    // is left. So a thread of these attributes looks at what it got.
+    void check(const std::vector<uint32_t> &cpus) const {
+        CpuSet got;
+        pthread_t thread;
+        const auto look = [](void *set) -> void * {
+            CpuSet &to = *static_cast<CpuSet *>(set);
+            sched_getaffinity(0, to.size_bytes(), to.data());
+            return nullptr;
+        };
+        const int error = pthread_create(&thread, &attributes_, look, &got);
+        if (error != 0 && error != EINVAL) {
+            fail(Status::no_memory, "cannot start a thread: %s", std::strerror(error));
+        }
+        if (error == 0) {
+            pthread_join(thread, nullptr);
+        }
+        for (const uint32_t cpu : cpus) {
+            if (!got.has(cpu)) {
+                fail(Status::invalid_argument,
+                     "CPU %u: this process may not run on it, or there is none", cpu);
+            }
+        }
+    }
+    void destroy() {
+        if (given_) {
+            pthread_attr_destroy(&attributes_);
+        }
+        given_ = false;
+    }
+
+    pthread_attr_t attributes_;
+    bool given_ = false;
+};
+
+// Throws Error(invalid_argument) for a name that leaves no room for the greatest number.
+void check_name(const std::string &name, size_t workers) {
+    const size_t room = Threads::kNameMax - std::to_string(workers).size();
+    if (!name.empty() && name.size() > room) {
+        fail(Status::invalid_argument,
+             "the name \"%s\" has %zu bytes: at most %zu leave room for numbers up to %zu",
+             name.c_str(), name.size(), room, workers);
+    }
+}
+
 } // namespace
 
-Threads::Threads(size_t count) : process_(getpid()) {
-    const size_t cores = allowed_cores();
-    if (count > kCountMax) {
-        fail(Status::invalid_argument, "expected at most %zu threads, found %zu", kCountMax, count);
+Threads::Threads(size_t count, const ThreadsPlace &place) : name_(place.name), process_(getpid()) {
+    if (count > kCountMax || place.cpus.size() > kCountMax) {
+        fail(Status::invalid_argument, "expected at most %zu threads, found %zu", kCountMax,
+             std::max(count, place.cpus.size()));
     }
+    const size_t cores = place.cpus.empty() ? allowed_cores() : place.cpus.size();
     count = count == 0 ? std::min(cores, kCountMax) : count;
     spins_ = count <= cores ? kSpins : 0; // a waiting thread must not keep a working one off a core
+    check_name(name_, count - 1);
     workers_.reserve(count - 1);
     shares_ = std::vector<Share>(count);
     const BlockedSignals blocked;
+    const Attributes attributes(place.cpus);
     while (workers_.size() < count - 1) {
-        start_worker();
+        start_worker(attributes.get());
     }
 }
 
@@ -83,13 +186,13 @@ Threads::~Threads() {
     }
 }
 
-void Threads::start_worker() {
+void Threads::start_worker(const pthread_attr_t *attributes) {
     pthread_t thread;
     const auto start = [](void *pool) -> void * {
         static_cast<Threads *>(pool)->worker();
         return nullptr;
     };
-    const int error = pthread_create(&thread, nullptr, start, this);
+    const int error = pthread_create(&thread, attributes, start, this);
     if (error != 0) {
         const size_t have = workers_.size();
         stop_workers();
@@ -195,6 +298,11 @@ void Threads::take_items(size_t thread) {
 }
 
 void Threads::worker() {
+    if (!name_.empty()) {
+        char name[kNameMax + 1];
+        std::snprintf(name, sizeof name, "%s%u", name_.c_str(), named_.fetch_add(1) + 1);
+        prctl(PR_SET_NAME, name);
+    }
     const kernels::FloatEnvironment environment;
     uint32_t seen = 0;
     for (;;) {

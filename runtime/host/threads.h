@@ -1,6 +1,6 @@
-// The pool of worker threads that a model owns. Splits independent items over threads; results do
-// not depend on how (work is never split inside a reduction). Workers run in the contract's
-// floating-point environment (C2) with all signals blocked.
+// The pool of worker threads of a model, or of several that share it. Splits independent items over
+// threads; results do not depend on how (work is never split inside a reduction). Workers run in
+// the contract's floating-point environment (C2) with all signals blocked.
 #pragma once
 
 #include <pthread.h>
@@ -9,19 +9,29 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 namespace stasis {
 
+// Where the workers of a pool run, and what they are called.
+struct ThreadsPlace {
+    std::vector<uint32_t> cpus; // that workers run on, each once; empty: those of their creator
+    std::string name;           // of each worker, before its number; "": their creator's name
+};
+
 class Threads {
   public:
     static constexpr size_t kCountMax = 1024;
+    static constexpr uint32_t kCpuMax = 65535; // the highest number that a CPU may have
+    static constexpr size_t kNameMax = 15;     // bytes of a thread's name, its number included
 
     // Creates a pool in which `count` threads take part in a run, the caller included; 0: one for
-    // each core allowed. Throws Error(invalid_argument) above kCountMax, and Error(no_memory) if a
-    // thread cannot be started.
-    explicit Threads(size_t count);
+    // each core allowed, or for each of `place.cpus`. Throws Error(invalid_argument) above
+    // kCountMax, for CPUs that this process may not use and for a name that is too long, and
+    // Error(no_memory) if a thread cannot be started.
+    explicit Threads(size_t count, const ThreadsPlace &place = {});
     // Joins the workers. A process forked from the owner's has no workers and joins nothing. A run
     // in such a process is computed by the calling thread alone, because a run waits only for
     // workers that entered it.
@@ -56,7 +66,7 @@ class Threads {
     static constexpr uint32_t kSlept = 1, kOne = 2;
 
     void run(size_t items, size_t grain, const void *work, Call call);
-    void start_worker();
+    void start_worker(const pthread_attr_t *attributes);
     void stop_workers();
     void worker();
     void share_out(size_t items, size_t grain);
@@ -65,6 +75,8 @@ class Threads {
     // Returns the new count.
     uint32_t wait_while(std::atomic<uint32_t> &counter, uint32_t count) const;
 
+    std::string name_;               // of the workers, before their numbers; "": none
+    std::atomic<uint32_t> named_{0}; // workers that took a number
     std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child
     pid_t process_;                  // the process that the workers belong to
     int spins_ = 0;                  // rounds of waiting before a thread goes to sleep

@@ -163,7 +163,8 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         fail(Status::unsupported, "device \"%s\": %s are computed by the CPU alone",
              device->name.c_str(), refused);
     }
-    model->threads = std::make_shared<Threads>(options.threads);
+    model->threads = options.thread_pool != nullptr ? options.thread_pool
+                                                    : std::make_shared<Threads>(options.threads);
     Checkpoint checkpoint = origin.checkpoint(config);
     if (device != nullptr) {
         check_types(checkpoint, *device);

@@ -22,7 +22,8 @@
 namespace stasis {
 
 struct ModelOptions {
-    size_t threads = 0; // 0: one per available core
+    size_t threads = 0;                   // 0: one per available core
+    std::shared_ptr<Threads> thread_pool; // that models share; null: the model has its own
     std::string device = "cpu";
     // Replaces the device's installed module; null: that module is used.
     const kernels::DeviceTable *device_module = nullptr;

@@ -26,7 +26,7 @@ FIELD(stasis_allocator, allocate, 16, 8);
 FIELD(stasis_allocator, deallocate, 24, 8);
 FIELD(stasis_allocator, release, 32, 8);
 
-STRUCT(stasis_model_options, 104);
+STRUCT(stasis_model_options, 112);
 FIELD(stasis_model_options, struct_size, 0, 4);
 FIELD(stasis_model_options, threads, 4, 4);
 FIELD(stasis_model_options, device, 8, 8);
@@ -42,6 +42,7 @@ FIELD(stasis_model_options, copy_weights, 80, 4);
 FIELD(stasis_model_options, verify_weights, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 FIELD(stasis_model_options, date, 96, 8);
+FIELD(stasis_model_options, thread_pool, 104, 8);
 
 STRUCT(stasis_model_info, 664);
 FIELD(stasis_model_info, struct_size, 0, 4);
@@ -454,5 +455,12 @@ FIELD(stasis_scheduler_stats, prompt_positions, 40, 8);
 FIELD(stasis_scheduler_stats, most_together, 48, 8);
 FIELD(stasis_scheduler_stats, slice, 56, 8);
 FIELD(stasis_scheduler_stats, pass_us_max, 64, 8);
+
+STRUCT(stasis_threads_options, 32);
+FIELD(stasis_threads_options, struct_size, 0, 4);
+FIELD(stasis_threads_options, count, 4, 4);
+FIELD(stasis_threads_options, cpus, 8, 8);
+FIELD(stasis_threads_options, cpu_count, 16, 8);
+FIELD(stasis_threads_options, name, 24, 8);
 
 int stasis_layouts_hold; /* a C file holds something */

@@ -1,6 +1,8 @@
 // Failing calls on models: opening them, text, quantizing, and what needs no session.
 #include <utility>
 
+#include <sched.h>
+
 #include "tests/failures/trial.h"
 
 namespace failures {
@@ -231,6 +233,34 @@ std::vector<Row> text_rows() {
             asking("stasis_model_recommended_sampling", "", recommended)};
 }
 
+// A pool with a name and a place, and a model that has it.
+Row pooling() {
+    return {"stasis_threads_create", "", Needs::nothing, "", [](stasis_model *) {
+                using Pool = std::unique_ptr<stasis_threads, Releaser<stasis_threads_free>>;
+                const auto out = std::make_shared<Pool>();
+                return Trial{[=](stasis_error *error) {
+                                 const auto cpu = static_cast<uint32_t>(sched_getcpu());
+                                 auto options = sized<stasis_threads_options>();
+                                 options.count = 3;
+                                 options.cpus = &cpu;
+                                 options.cpu_count = 1;
+                                 options.name = "failing";
+                                 stasis_threads *made = nullptr;
+                                 const stasis_status status =
+                                     stasis_threads_create(&options, &made, error);
+                                 CHECK((status == STASIS_OK) == (made != nullptr));
+                                 out->reset(made);
+                                 return status;
+                             },
+                             [] {},
+                             [=] {
+                                 auto options = sized<stasis_model_options>();
+                                 options.thread_pool = out->get();
+                                 return facts(open_path(path_of(kGemma), &options).get());
+                             }};
+            }};
+}
+
 } // namespace
 
 std::vector<Row> model_rows() {
@@ -245,6 +275,7 @@ std::vector<Row> model_rows() {
         quantizing("byte-level BPE", "byte-bpe"),
         quantizing("after one that was killed", kChat, true),
         replacing(kChat),
+        pooling(),
         {"stasis_cancel_create", "", Needs::nothing, "", [](stasis_model *) {
              const auto out = std::make_shared<Cancel>();
              return Trial{[=](stasis_error *error) {

@@ -15,6 +15,7 @@ CONTENTS = {
         "include/stasis.h", "include/stasis_chat.h", "include/stasis_constraint.h",
         "include/stasis_describe.h", "include/stasis_embed.h",
         "include/stasis_generate.h", "include/stasis_quantize.h",
+        "include/stasis_resources.h",
         "include/stasis_scheduler.h", "include/stasis_snapshot.h", "include/stasis_trace.h",
         "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",
         "lib/cmake/Stasis/StasisTargets-relwithdebinfo.cmake",

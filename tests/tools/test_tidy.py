@@ -19,6 +19,7 @@ FOLDERS = ("kernels", "host", "model", "text", "quantize", "kv", "sampling", "co
 OF_RUNTIME = ("runtime/session/", "runtime/snapshot/", "runtime/quantize/",
               "runtime/timeline/trace.h",  # the events that a host's trace hears
               "runtime/compute/profile.h",  # whether this process can compute what is saved
+              "runtime/host/threads.h",  # a pool that models share
               "runtime/kernels/environment.h",  # floating point as C2 has it, for each call
               "runtime/kernels/received.h",  # the unit of accumulated attention
               "runtime/host/utf8.h")  # messages are cut at whole characters

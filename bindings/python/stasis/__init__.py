@@ -23,6 +23,7 @@ from .sampling import Sampling
 from .scheduler import ScheduledReply, Scheduler, SchedulerEvent, SchedulerStats
 from .session import Candidate, Session
 from .snapshot import Difference, Snapshot, SnapshotInfo, VerifyReport, compact
+from .threads import Threads
 
 
 def version() -> str:
@@ -44,5 +45,6 @@ __all__ = [
     "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
     "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler",
     "SchedulerEvent", "SchedulerStats", "Session", "SessionInfo",
-    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "TokenInfo", "UnsupportedError",
+    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "Threads", "TokenInfo",
+    "UnsupportedError",
     "VerifyReport", "VersionError", "build", "compact", "quantize", "version"]

@@ -13,7 +13,7 @@ from . import _structs as s
 from ._structs import floats_p, tokens_p
 
 # Objects are addresses: which kind is meant is the business of the classes that hold them.
-model = session = snapshot = cancel = generation = stream = scheduler = c_void_p
+model = session = snapshot = cancel = generation = stream = scheduler = threads = c_void_p
 new = POINTER(c_void_p)
 error = POINTER(s.stasis_error)
 # Text is the address of bytes with their length beside it; a buffer for text is an address too.
@@ -136,6 +136,10 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         status, (scheduler, POINTER(s.stasis_scheduler_stats), error)),
     "stasis_scheduler_stop": (None, (scheduler,)),
     "stasis_scheduler_close": (None, (scheduler,)),
+
+    "stasis_threads_options_init": _init(s.stasis_threads_options),
+    "stasis_threads_create": (status, (POINTER(s.stasis_threads_options), new, error)),
+    "stasis_threads_free": (None, (threads,)),
 
     "stasis_save_options_init": _init(s.stasis_save_options),
     "stasis_load_options_init": _init(s.stasis_load_options),

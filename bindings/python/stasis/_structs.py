@@ -135,13 +135,19 @@ class stasis_allocator(Sized):
                 ("allocate", c_void_p), ("deallocate", c_void_p), ("release", c_void_p)]
 
 
+class stasis_threads_options(Sized):
+    _fields_ = [("struct_size", c_uint32), ("count", c_uint32), ("cpus", POINTER(c_uint32)),
+                ("cpu_count", c_size_t), ("name", c_char_p)]
+
+
 class stasis_model_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("threads", c_uint32), ("device", c_char_p),
                 ("kernels", c_char_p), ("kv_budget_bytes", c_uint64), ("chat_template", c_char_p),
                 ("allocator", POINTER(stasis_allocator)), ("cancel", c_void_p),
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
                 ("profile", c_char_p), ("copy_weights", c_uint32), ("verify_weights", c_uint32),
-                ("state_budget_bytes", c_uint64), ("date", c_char_p)]
+                ("state_budget_bytes", c_uint64), ("date", c_char_p),
+                ("thread_pool", c_void_p)]
 
 
 class stasis_model_info(Sized):

@@ -16,6 +16,7 @@ from ._call import (Call, Cancel, Handle, Progress, choice, created, filled, nam
 from .errors import ModelMismatchError
 from .info import EmbedInfo, ModelInfo, ModelStats, TokenInfo, plain
 from .sampling import Sampling
+from .threads import Threads
 
 if TYPE_CHECKING:
     from .session import Session
@@ -44,11 +45,12 @@ class Model:
                  kernels: Optional[str] = None, kv_budget_bytes: int = 0,
                  chat_template: Optional[str] = None, profile: Optional[str] = None,
                  copy_weights: bool = False, verify_weights: bool = False,
-                 state_budget_bytes: int = 0,
-                 date: Optional[str] = None, progress: Optional[Progress] = None,
+                 state_budget_bytes: int = 0, date: Optional[str] = None,
+                 thread_pool: Optional[Threads] = None, progress: Optional[Progress] = None,
                  cancel: Optional[Cancel] = None):
         """Opens the model. `stasis_model_options` of the header explains the options; none of them
-        influences results, except for `profile="device"` and, in chat templates, `date`."""
+        influences results, except for `profile="device"` and, in chat templates, `date`. A pickled
+        model is opened without `thread_pool`."""
         self.path = os.path.abspath(os.fspath(path))
         self._options: Dict[str, Any] = {
             name: value for name, value in dict(
@@ -57,6 +59,7 @@ class Model:
                 verify_weights=verify_weights,
                 state_budget_bytes=state_budget_bytes, date=date).items() if value}
         call = Call(cancel or Cancel(), names_file=True)
+        pool = thread_pool._handle.use() if thread_pool is not None else None
         options = s.stasis_model_options(
             threads=number("threads", threads, 32), device=optional_name("the device", device),
             kernels=optional_name("the kernels", kernels),
@@ -65,7 +68,8 @@ class Model:
             profile=optional_name("the profile", profile), copy_weights=int(copy_weights),
             verify_weights=int(verify_weights),
             state_budget_bytes=number("state_budget_bytes", state_budget_bytes, 64),
-            date=optional_name("the date", date), cancel=call.cancel_pointer,
+            date=optional_name("the date", date), thread_pool=pool.pointer if pool else None,
+            cancel=call.cancel_pointer,
             progress=call.progress(progress))
         self._handle = Handle(created(call, library.stasis_model_open, library.stasis_model_close,
                                       path_bytes(path), ctypes.byref(options)), "model")

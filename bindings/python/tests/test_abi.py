@@ -20,7 +20,7 @@ PLAIN = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint8_t": ctypes
          "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
          "stasis_status": ctypes.c_int32, "stasis_token": ctypes.c_uint32}
 OBJECTS = ("stasis_model", "stasis_session", "stasis_snapshot", "stasis_cancel",
-           "stasis_generation", "stasis_text_stream", "stasis_scheduler")
+           "stasis_generation", "stasis_text_stream", "stasis_scheduler", "stasis_threads")
 
 
 def code():

@@ -16,6 +16,7 @@ macro_rules! opaque {
 }
 opaque! {
     stasis_model stasis_session stasis_snapshot stasis_cancel stasis_generation stasis_text_stream
+    stasis_threads
 }
 
 pub const STASIS_HEADER_VERSION: u32 = 0x00_0100;
@@ -110,6 +111,7 @@ pub struct stasis_model_options {
     pub verify_weights: u32,
     pub state_budget_bytes: u64,
     pub date: *const c_char,
+    pub thread_pool: *mut stasis_threads,
 }
 
 #[repr(C)]

@@ -59,6 +59,7 @@ mod snapshot;
 mod step;
 mod stream;
 mod text_stream;
+mod threads;
 mod trace;
 mod verify;
 
@@ -84,6 +85,7 @@ pub use session::{Attention, Draft, KeysValues, Session, Source};
 pub use snapshot::{compact, Difference, Element, Snapshot};
 pub use step::{step, StepItem};
 pub use text_stream::{Piece, TextStream};
+pub use threads::{Threads, ThreadsOptions};
 pub use trace::{ListenerFn, Trace, TraceEvent, TraceKind};
 pub use verify::{Part, VerifyOptions, VerifyReport};
 

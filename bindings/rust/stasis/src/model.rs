@@ -4,7 +4,7 @@ use crate::error::{check, Error, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::info::{ModelInfo, ModelStats};
 use crate::raw::{c_path, c_text, fill, pointer_to, sized, text_from};
-use crate::{Sampling, Token};
+use crate::{threads, Sampling, Threads, Token};
 use stasis_sys as sys;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CString;
@@ -55,6 +55,8 @@ impl Drop for Handle {
 pub struct ModelOptions<'a> {
     /// That compute, the caller's included; 0: one per core.
     pub threads: u32,
+    /// Compute in place of threads of the model's own; `threads` must then be 0.
+    pub thread_pool: Option<&'a Threads>,
     /// None: "cpu".
     pub device: Option<&'a str>,
     /// None: the best that the machine runs; all give the same bits.
@@ -165,6 +167,7 @@ impl Model {
         let mut guard = Guard::<ProgressFn<'_>>::new(options.progress);
         let raw_options = sys::stasis_model_options {
             threads: options.threads,
+            thread_pool: threads::raw_of(options.thread_pool),
             device: pointer_to(&device),
             kernels: pointer_to(&kernels),
             profile: pointer_to(&profile),

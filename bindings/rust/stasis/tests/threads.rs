@@ -1,124 +1,68 @@
-//! Threads: a model serves all at once, a session one at a time, and a second caller is refused.
+//! Pools of threads that models share.
 mod fixture;
 use fixture::*;
 use stasis::*;
-use std::ops::ControlFlow::Continue;
-use std::sync::mpsc;
-use std::thread;
 
-#[test]
-fn forks_run_at_the_same_time() {
-    let model = gemma();
-    let mut parent = asked(&model);
-    let mut children: Vec<Session> = (0..4).map(|_| parent.fork().unwrap()).collect();
-    let options = GenerateOptions { ignore_end: true, tokens_max: 30, ..Default::default() };
-    let digests: Vec<Digest> = thread::scope(|threads| {
-        let running: Vec<_> = children
-            .iter_mut()
-            .map(|child| {
-                threads.spawn(move || {
-                    child.generate_with(options, |_| Continue(())).unwrap();
-                    child.digest().unwrap()
-                })
-            })
-            .collect();
-        running.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    parent.generate_with(options, |_| Continue(())).unwrap();
-    assert_eq!(digests, [parent.digest().unwrap(); 4]);
-    let moved = thread::spawn(move || parent.digest().unwrap()); // and is dropped in that thread
-    assert_eq!(moved.join().unwrap(), digests[0]);
+fn names(prefix: &str) -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with(prefix))
+        .count()
 }
 
-/// A reader that waits inside the call, so that another thread surely comes second.
-#[test]
-fn a_second_caller_is_told() {
-    let model = tiny();
-    let mut session = session_of(&model, &some_tokens(3, 1));
-    let (to, inside) = mpsc::channel();
-    let (go_on, wait) = mpsc::channel::<()>();
-    // A fork is reported inside a call on `&self`.
-    session
-        .set_trace(Some(Trace::new(move |event| {
-            if event.kind == TraceKind::Fork {
-                to.send(()).unwrap();
-                wait.recv().unwrap();
-            }
-        })))
-        .unwrap();
-    let session = &session;
-    thread::scope(|threads| {
-        let first = threads.spawn(move || session.fork().unwrap().digest().unwrap());
-        inside.recv().unwrap();
-        assert_eq!(status(session.digest()), Status::Busy);
-        assert_eq!(status(session.info()), Status::Busy);
-        assert_eq!(status(session.fork()), Status::Busy);
-        assert!(format!("{session:?}").contains("BUSY"));
-        go_on.send(()).unwrap();
-        assert_eq!(first.join().unwrap(), session.digest().unwrap());
-    });
-}
-
-/// Reads from many threads: each answer is the right one or BUSY.
-#[test]
-fn many_readers() {
-    let model = gemma();
-    let session = asked(&model);
-    let digest = session.digest().unwrap();
-    let logits = bits(&session.logits().unwrap());
-    let folder = Folder::new();
-    session.fork().unwrap().save(folder.file("a"), Default::default()).unwrap();
-    let snapshot = Snapshot::open(folder.file("a")).unwrap();
-    let answered: usize = thread::scope(|threads| {
-        let read = || {
-            let mut answered = 0;
-            for _ in 0..200 {
-                match (session.digest(), session.logits(), snapshot.info()) {
-                    (Ok(own), Ok(row), Ok(info)) => {
-                        assert_eq!(
-                            (own, bits(&row), info.digest),
-                            (digest, logits.clone(), digest)
-                        );
-                        answered += 1;
-                    }
-                    (own, row, info) => {
-                        let busy = |error: Error| assert_eq!(error.status(), Status::Busy);
-                        own.map(drop).unwrap_or_else(busy);
-                        row.map(drop).unwrap_or_else(busy);
-                        info.map(drop).unwrap_or_else(busy);
-                    }
-                }
-            }
-            answered
-        };
-        let running: Vec<_> = (0..4).map(|_| threads.spawn(read)).collect();
-        running.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    assert!(answered > 0);
-}
-
-/// A panic of a trace is resumed in the thread whose call it interrupted, not in another one.
-#[test]
-fn a_panic_stays_in_its_thread() {
-    let model = tiny();
-    let mut session = session_of(&model, &some_tokens(3, 1));
-    session
-        .set_trace(Some(Trace::new(|event| {
-            if event.kind == TraceKind::Fork {
-                panic!("in fork");
-            }
-        })))
-        .unwrap();
-    let session = &session;
-    thread::scope(|threads| {
-        // The one that comes by may be in the way: BUSY is no fork, and no panic either.
-        let first = threads.spawn(move || {
-            while matches!(session.fork(), Err(error) if error.status() == Status::Busy) {}
-        });
-        while !first.is_finished() {
-            let _ = session.digest();
+/// A thread takes its name when it first runs, and leaves after it was joined.
+fn becomes(prefix: &str, count: usize) -> bool {
+    let pause = std::time::Duration::from_millis(2);
+    (0..5000).any(|_| {
+        names(prefix) == count || {
+            std::thread::sleep(pause);
+            false
         }
-        assert!(first.join().is_err());
+    })
+}
+
+fn converse(model: &Model) -> Digest {
+    let mut session = Session::create(model, Default::default()).unwrap();
+    session.append_message("user", "What is k?", Reply::Prompt, Default::default()).unwrap();
+    let options = GenerateOptions { tokens_max: 8, ..Default::default() };
+    session.generate(options).for_each(|generated| drop(generated.unwrap()));
+    session.digest().unwrap()
+}
+
+#[test]
+fn models_share_a_pool_and_keep_it() {
+    let expected = converse(&open("recall-gemma3"));
+    let options = ThreadsOptions { count: 3, name: Some("rust-pool"), ..Default::default() };
+    let threads = Threads::create(options).unwrap();
+    let shared = || {
+        let options = ModelOptions { thread_pool: Some(&threads), ..Default::default() };
+        Model::open(data("recall-gemma3"), options).unwrap()
+    };
+    let models = [shared(), shared()];
+    assert!(becomes("rust-pool", 2));
+    std::thread::scope(|scope| {
+        for model in &models {
+            scope.spawn(move || assert_eq!(converse(model), expected));
+        }
     });
-    session.digest().unwrap();
+    assert_eq!(models[1].info().unwrap().threads, 3);
+    drop(threads);
+    assert_eq!(converse(&models[0]), expected);
+    assert!(becomes("rust-pool", 2));
+    drop(models);
+    assert!(becomes("rust-pool", 0));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let create = |options| Threads::create(options);
+    let long =
+        ThreadsOptions { count: 2, name: Some("a name that is too long"), ..Default::default() };
+    assert_eq!(status(create(long)), Status::InvalidArgument);
+    let cpus = ThreadsOptions { cpus: &[65535], ..Default::default() };
+    assert!(create(cpus).unwrap_err().message().contains("CPU 65535"));
+    let threads = create(ThreadsOptions { count: 1, ..Default::default() }).unwrap();
+    let both = ModelOptions { threads: 2, thread_pool: Some(&threads), ..Default::default() };
+    assert_eq!(status(Model::open(data("recall-gemma3"), both)), Status::InvalidArgument);
 }

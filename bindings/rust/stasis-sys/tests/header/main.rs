@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 10] = [
+const HEADERS: [&str; 11] = [
     "stasis",
     "stasis_chat",
     "stasis_constraint",
@@ -17,6 +17,7 @@ const HEADERS: [&str; 10] = [
     "stasis_embed",
     "stasis_generate",
     "stasis_quantize",
+    "stasis_resources",
     "stasis_scheduler",
     "stasis_snapshot",
     "stasis_trace",

@@ -1,0 +1,53 @@
+/* Stasis: what models take from the machine. Part of stasis.h, which states the conventions;
+ * include that. */
+#ifndef STASIS_RESOURCES_H
+#define STASIS_RESOURCES_H
+#include "stasis.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* ---- Threads that models share -----------------------------------------------------------------
+ * A model starts threads of its own when it is opened, unless it is given a pool (`thread_pool` of
+ * stasis_model_options). Any number of models may have the same one: then the process has its
+ * threads, and no others, however many models are open. Results do not depend on it.
+ *
+ * Passes of several models, or of several sessions, may run at once, and no call waits for another:
+ * the calling thread always computes, and at each step of a pass one of the calls has the pool to
+ * help it, while the others compute this step alone. A draft model may have the pool of the model
+ * that it drafts for. */
+/* How a pool is made. A struct of zeros is all defaults. */
+typedef struct stasis_threads_options {
+    uint32_t struct_size;
+    uint32_t count;       /* threads that compute, the caller's included: count - 1 are started. At
+                             most 1024; 0: one for each of `cpus`, or else one per core */
+    const uint32_t *cpus; /* numbers of the CPUs on any of which the started threads run, each once;
+                             none: those of the thread that creates the pool. Calling threads run
+                             where their host lets them */
+    size_t cpu_count;
+    const char *name; /* of the started threads, followed by their number from 1 on: 15 bytes at
+                         most together; NULL: the name of the thread that creates the pool */
+} stasis_threads_options;
+
+/* Fills the struct with defaults, as every _init function of stasis.h. */
+void stasis_threads_options_init(stasis_threads_options *options, size_t size);
+/* Starts the threads of a pool. They sleep while nothing is computed, and take no signals. A child
+ * of fork() may use the pool, and models that have it: there calling threads compute alone.
+ * Thread-safe.
+ * Errors:
+ *   INVALID_ARGUMENT  too many threads; a CPU that this process may not run on, or that is given
+ *                     twice; a name that is too long or empty
+ *   NO_MEMORY         the system does not start as many threads; none is left then */
+stasis_status stasis_threads_create(const stasis_threads_options *options, stasis_threads **threads,
+                                    stasis_error *error);
+/* Releases the pool, at any time. Its threads end with the last model that has it, or at once.
+ * Thread-safe. */
+void stasis_threads_free(stasis_threads *threads);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif /* STASIS_RESOURCES_H */
