@@ -10,23 +10,25 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "bindings/python"
 OLDEST = (3, 9)
-MYPY = "mypy==2.4.1"
+TOOLS = ("numpy", "mypy==2.4.1", "langgraph==1.2.24", "langgraph-checkpoint-conformance==0.0.2")
 
 
 def equipped(build):
-    """python3 with NumPy and mypy, in an environment of the build's; None: it cannot be had."""
+    """python3 with these tools, in an environment of the build's; None: they cannot be had."""
     place = build.parent / "python-tools"
-    python = place / "bin/python3"
-    wanted = [python, "-c", "import mypy, numpy"]
-    if not python.exists() or subprocess.run(wanted, capture_output=True,
-                                             check=False).returncode != 0:
+    python, installed = place / "bin/python3", place / "installed"
+    wanted = [python, "-c", "import langgraph.graph, mypy, numpy"]
+    if not installed.exists() or installed.read_text().split() != list(TOOLS) or subprocess.run(
+            wanted, capture_output=True, check=False).returncode != 0:
         for step in ([sys.executable, "-m", "venv", "--clear", place],
-                     [python, "-m", "pip", "install", "-q", "--retries", "1", "numpy", MYPY]):
+                     [python, "-m", "pip", "install", "-q", "--retries", "1", *TOOLS]):
             done = subprocess.run(step, capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                print(f"SKIPPED: python: NumPy and mypy cannot be had, so that neither a buffer's "
-                      f"reader nor types are tested: {(done.stderr or done.stdout).strip()[-300:]}")
+                print(f"SKIPPED: python: {' '.join(TOOLS)} cannot be had, so that neither types, a "
+                      f"buffer's reader nor graphs are tested: "
+                      f"{(done.stderr or done.stdout).strip()[-300:]}")
                 return None
+        installed.write_text("\n".join(TOOLS) + "\n")
     return str(python)
 
 

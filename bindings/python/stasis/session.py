@@ -20,7 +20,7 @@ from .info import SessionInfo
 from .model import (Model, doubles_view, floats_view, json_bytes, model_of, session_options,
                     words_view)
 from .sampling import Sampling
-from .snapshot import CODECS, Difference, Snapshot, VerifyReport
+from .snapshot import CODECS, KEEPS, Difference, Snapshot, VerifyReport
 
 # Called with the position and the logits of an appended token, which are the caller's own.
 OnLogits = Callable[[int, "memoryview[float]"], Any]
@@ -334,7 +334,7 @@ class Session:
                    | s.STASIS_SAVE_FULL_LOGITS * full_logits),
             cancel=call.cancel_pointer, progress=call.progress(progress),
             codec=choice("the codec", codec, CODECS),
-            keep=choice("keep", keep, {"full": s.STASIS_KEEP_FULL, "none": s.STASIS_KEEP_NONE}))
+            keep=choice("keep", keep, KEEPS))
         if _streams.is_stream(to, "write"):
             sink = _streams.sink(call, to)
             call.run(library.stasis_session_write, self._handle, ctypes.byref(sink),

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 from . import _structs as s
 from . import _streams
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .model import Model
 
 CODECS = {None: s.STASIS_CODEC_DEFAULT, "raw": s.STASIS_CODEC_RAW, "zstd": s.STASIS_CODEC_ZSTD}
+KEEPS: Dict[Optional[str], int] = {"full": s.STASIS_KEEP_FULL, "none": s.STASIS_KEEP_NONE}
 
 
 @dataclass(frozen=True)
