@@ -1,6 +1,7 @@
 /* One leg of a relay: takes a conversation from a file (or begins one), says TEXT, hears the reply,
  * puts it back into the file. Prints the session's digest and the reply. The same program stands in
- * bindings/go and bindings/rust; each goes on where another stopped. Usage: relay MODEL FILE TEXT
+ * bindings/cpp, bindings/go, bindings/python and bindings/rust; each goes on where another stopped.
+ * Usage: relay MODEL FILE TEXT
  */
 #include <stdio.h>
 #include <string.h>

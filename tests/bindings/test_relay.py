@@ -1,6 +1,6 @@
-# One story in four languages: a conversation passes between C, Go, Rust and Python in one file,
-# each continuing where another stopped. After every leg the session's digest is that of a single
-# language with the same story, and at the end all of it is verified.
+# One story in five languages: a conversation passes between C, C++, Go, Rust and Python in one
+# file, each continuing where another stopped. After every leg the session's digest is that of a
+# single language with the same story, and at the end all of it is verified.
 import os
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import sys
 
 from stasis_process import CommandTest, GEMMA, LLAMA, ROOT, command, turns_of
 
-LANGUAGES = ("C", "Go", "Rust", "Python")
+LANGUAGES = ("C", "C++", "Go", "Rust", "Python")
 
 
 class Relay(CommandTest):
@@ -16,7 +16,7 @@ class Relay(CommandTest):
     def setUpClass(cls):
         super().setUpClass()
         build = command().parent
-        cls.programs = {"C": [build / "relay"],
+        cls.programs = {"C": [build / "relay"], "C++": [build / "relay_cpp"],
                         "Python": [sys.executable, ROOT / "bindings/python/examples/relay.py"]}
         cls.environment = dict(os.environ, PYTHONPATH=str(ROOT / "bindings/python"),
                                STASIS_LIBRARY=str(build / "abi/libstasis.so.0"))

@@ -20,7 +20,8 @@ CONVERSATION = ("> Let's start by defining a variable k equal to 5. What is k?\n
                 "78 positions verified\n")  # of converse.c, on recall-llama
 
 DOCUMENTS = ["BENCHMARKS.md", "CONSTRAINTS.md", "FORMAT.md", "NUMERICS.md", "README.md",
-             *(f"examples/{name}.c" for name in ("converse", "cull", "relay", "repair"))]
+             *(f"examples/{name}.c" for name in ("converse", "cull", "relay", "repair")),
+             "examples/relay.cpp"]
 
 _folder = None
 
@@ -69,6 +70,12 @@ def environment(**more):
 def files_below(place):
     return sorted(str(path.relative_to(place)) for path in place.rglob("*")
                   if path.is_symlink() or not path.is_dir())
+
+
+def cpp_headers():
+    """Of the wrapper for C++, as paths below the folder of headers."""
+    place = ROOT / "bindings/cpp"
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*.hpp"))
 
 
 def binding_files():

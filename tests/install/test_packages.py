@@ -6,7 +6,7 @@ import shutil
 
 from chroot import Chroot, NotHere
 from installed import (CONVERSATION, DOCUMENTS, EXAMPLE, VERSION, InstalledTest, binding_files,
-                       build_folder, environment, folder, run)
+                       build_folder, cpp_headers, environment, folder, run)
 from stasis_process import LLAMA, ROOT
 
 CONTENTS = {
@@ -17,6 +17,7 @@ CONTENTS = {
         "include/stasis_generate.h", "include/stasis_quantize.h",
         "include/stasis_resources.h",
         "include/stasis_scheduler.h", "include/stasis_snapshot.h", "include/stasis_trace.h",
+        *(f"include/{name}" for name in cpp_headers()),
         "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",
         "lib/cmake/Stasis/StasisTargets-relwithdebinfo.cmake",
         "lib/cmake/Stasis/StasisTargets.cmake", "lib/libstasis.a", "lib/libstasis.so",

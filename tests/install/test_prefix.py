@@ -4,8 +4,9 @@ import re
 import subprocess
 
 from installed import (CONVERSATION, DOCUMENTS, EXAMPLE, VERSION, InstalledTest, binding_files,
-                       build_folder, environment, files_below, first_prefix, folder, prefix, run)
-from stasis_process import LLAMA, ROOT
+                       build_folder, cpp_headers, environment, files_below, first_prefix,
+                       folder, prefix, run)
+from stasis_process import LLAMA, ROOT, turns_of
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(host LANGUAGES C)
@@ -21,6 +22,7 @@ FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h",
          "include/stasis_generate.h", "include/stasis_quantize.h",
          "include/stasis_resources.h", "include/stasis_scheduler.h",
          "include/stasis_snapshot.h", "include/stasis_trace.h",
+         *(f"include/{name}" for name in cpp_headers()),
          "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",
          "lib/cmake/Stasis/StasisTargets-relwithdebinfo.cmake",
          "lib/cmake/Stasis/StasisTargets.cmake", "lib/libstasis.a", "lib/libstasis.so",
@@ -50,16 +52,19 @@ class Tree(InstalledTest):
                  for name in ("libstasis.so", "libstasis.so.0")}
         self.assertEqual(links, {"libstasis.so": "libstasis.so.0",
                                  "libstasis.so.0": f"libstasis.so.{VERSION}"})
-        for header in (prefix() / "include").iterdir():
+        for header in (prefix() / "include").glob("*.h"):
             self.assertEqual(header.read_bytes(), (ROOT / "abi" / header.name).read_bytes())
+        for name in cpp_headers():
+            self.assertEqual((prefix() / "include" / name).read_bytes(),
+                             (ROOT / "bindings/cpp" / name).read_bytes())
 
     def test_what_headers_and_manual_cite_is_there(self):
         """Under the name that they give it, and not only in the sources."""
         cited, there = set(), files_below(prefix())
-        own = "|".join(path.name for path in (prefix() / "include").iterdir())
-        for file in [*(prefix() / "include").iterdir(), prefix() / "share/man/man1/stasis.1"]:
+        own = "|".join(path.name for path in (prefix() / "include").glob("*.h*"))
+        for file in [*(prefix() / "include").rglob("*.h*"), prefix() / "share/man/man1/stasis.1"]:
             text = re.sub(r'^\.\\".*', "", file.read_text(), flags=re.MULTILINE)  # a comment of man
-            cited |= set(re.findall(r"[\w./-]*\w\.(?:md|c|h|cpp|py|go|rs|cmake|pc)\b", text))
+            cited |= set(re.findall(r"[\w./-]*\w\.(?:md|c|h|hpp|cpp|py|go|rs|cmake|pc)\b", text))
             cited |= set(re.findall(r"share/[\w./-]*\w", text))
         self.assertLessEqual({"NUMERICS.md", "FORMAT.md", *own.split("|")}, cited)
         for name in sorted(cited - {"stddef.h", "stdint.h"}):
@@ -132,6 +137,19 @@ class Programs(InstalledTest):
             done = run("cmake", "-S", project, "-B", project / version, env=environment())
             self.assertNotEqual(done.returncode, 0, version)
             self.assertIn(f"version: {VERSION}", done.stderr)
+
+    def test_cpp_wrapper(self):
+        """The example of stasis.hpp, as a host builds it, with every warning an error."""
+        for compiler in "g++", "clang++":
+            for package in "stasis", "stasis-static":
+                program = self.temporary() / "relay"
+                self.ok(compiler, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow",
+                        "-Wconversion", "-Werror",
+                        prefix() / "share/doc/stasis/examples/relay.cpp", "-o", program,
+                        *self.pkg_config("--cflags", "--libs", package))
+                out = self.ok(program, LLAMA, self.temporary() / "talk.stasis",
+                              turns_of(LLAMA)[0]["user"])
+                self.assertRegex(out, r"\A[0-9a-f]{64}\nk is 5\.\n\Z")
 
     def test_cpp(self):
         folder_here = self.temporary()

@@ -1,6 +1,7 @@
-# The READMEs, pasted: every command in them runs in order, in one shell, in a folder like a fresh
-# clone that has been built, and prints the output that is shown (seconds are any number). A block
-# is skipped if a comment before it, which no reader sees, gives the reason: <!-- not run: ... -->.
+# The READMEs and tutorials, pasted: every command in them runs in order, in one shell, in a folder
+# like a fresh clone that has been built, and prints the output that is shown (seconds are any
+# number). A block is skipped if a comment before it, which no reader sees, gives the reason:
+# <!-- not run: ... -->. A program after <!-- file: NAME --> is in the file of that name.
 import os
 import pathlib
 import re
@@ -11,8 +12,11 @@ import unittest
 
 from stasis_process import GEMMA, ROOT, command, turns_of
 
-READMES = ("README.md", "bindings/go/README.md", "bindings/rust/README.md",
-           "bindings/python/README.md")
+READMES = ("README.md", "bindings/cpp/README.md", "bindings/go/README.md",
+           "bindings/rust/README.md", "bindings/python/README.md",
+           *(f"docs/tutorial-{language}.md" for language in ("c", "cpp", "go", "rust")))
+STORY = ("talk", "resume", "fork", "prove")
+PROGRAM = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(?:<!-- not run: ([^>]*) -->\n)?^( *)```(sh|console)\n(.*?)^ *```$",
                    re.MULTILINE | re.DOTALL)
 
@@ -85,6 +89,9 @@ class Readme(unittest.TestCase):
                 "LC_ALL": "C.UTF-8"}
 
     def paste(self, readme):
+        for name, text in PROGRAM.findall((ROOT / readme).read_text(encoding="utf-8")):
+            (self.clone / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.clone / name).write_text(text, encoding="utf-8")
         commands = [each for reason, kind, text in blocks_of(readme) if not reason
                     for each in commands_of(kind, text)]
         self.assertTrue(commands, readme)
@@ -104,6 +111,33 @@ class Readme(unittest.TestCase):
 
     def test_readme(self):
         self.paste("README.md")
+
+    def test_readme_of_cpp(self):
+        self.paste("bindings/cpp/README.md")
+
+    def test_tutorial_of_c(self):
+        self.check_tutorial("c", [f"$ ./{name} " for name in STORY])
+
+    def test_tutorial_of_cpp(self):
+        self.check_tutorial("cpp", [f"$ ./{name} " for name in STORY])
+
+    def test_tutorial_of_go(self):
+        self.need("go")
+        self.check_tutorial("go", [f"$ ./story {name} " for name in STORY])
+
+    def test_tutorial_of_rust(self):
+        self.need("cargo")
+        self.check_tutorial("rust", [f"$ target/debug/story {name} " for name in STORY])
+
+    def check_tutorial(self, language, commands):
+        """Every program of the page is a file, and each part of the story is run."""
+        page = f"docs/tutorial-{language}.md"
+        text = (ROOT / page).read_text(encoding="utf-8")
+        self.assertEqual(len(PROGRAM.findall(text)),
+                         len(re.findall(r"^```(?!sh$|console$)\w+$", text, re.MULTILINE)))
+        for command_shown in commands:
+            self.assertIn(command_shown, text)
+        self.paste(page)
 
     def test_readme_of_go(self):
         self.need("go")

@@ -9,7 +9,7 @@ import unittest
 
 from stasis_process import ROOT, kernel_tables
 
-C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
+C_LIKE = (".cpp", ".h", ".hpp", ".c", ".cu", ".cuh")
 CODE = C_LIKE + (".go", ".rs", ".py", ".fbs", ".cmake", ".in", ".bash")
 FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
 # Each folder of runtime/ may include those before it.
@@ -54,7 +54,8 @@ RECIPES = {
         ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/cli/synth/", "tests/runtime/outputs_test",
          "runtime/model/family/qwen3_5", "runtime/model/weights_", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
-         "tests/runtime/experts_test", "tests/runtime/gguf_hybrid", "tests/runtime/embed",
+         "tests/cpp/", "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",
+         "tests/runtime/embed",
          "bindings/",
          "tests/runtime/gguf_refusal_test", "tests/runtime/golden_",
          "tests/runtime/weights_experts_test")),
@@ -64,8 +65,8 @@ RECIPES = {
          "tests/runtime/config_refusal_test.cpp", "tests/runtime/published_configs.h",
          "tools/cli/synth/")),
     "A sampling setting": (
-        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 26,
-        ("bindings/go/session_test.go", "tests/abi/", "tests/failures/",
+        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 27,
+        ("bindings/go/session_test.go", "tests/abi/", "tests/cpp/", "tests/failures/",
          "tests/format/sampling_v2_test", "tests/runtime/sampling_v2_test")),
     "A number in the snapshot": (
         "tracking", "tracking", 6,
@@ -277,6 +278,9 @@ class Tidy(unittest.TestCase):
                 elif name.startswith("bindings/go/"):
                     good = path in ("bridge.h", "_cgo_export.h") if quoted else path in (
                         "stasis.h", "stdlib.h")
+                elif name.startswith("bindings/cpp/"):
+                    good = path.startswith("stasis/") or path in (
+                        "stasis.h", "stasis.hpp") if quoted else "/" not in path
                 elif name.startswith("bindings/"):
                     good = not quoted or path in ("abi/stasis.h", "stasis.h")
                 else:  # abi/
@@ -364,6 +368,7 @@ class Tidy(unittest.TestCase):
     def test_readme_shows_the_examples_as_they_are(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         for language, path in (("c", "c/relay.c"), ("go", "go/examples/relay/main.go"),
+                               ("cpp", "cpp/relay.cpp"),
                                ("rust", "rust/stasis/examples/relay.rs"),
                                ("python", "python/examples/relay.py")):
             example = (ROOT / "bindings" / path).read_text(encoding="utf-8")
