@@ -59,7 +59,12 @@ foreach(PROBE ${PROBES})
 endforeach()
 set_target_properties(stasis_wheel_command PROPERTIES OUTPUT_NAME stasis
   INSTALL_RPATH $ORIGIN BUILD_WITH_INSTALL_RPATH ON)
-target_link_libraries(stasis_wheel_command PRIVATE stasis_wheel ${STASIS_STATIC_crypto})
+set(EDITOR) # libedit, and what it uses
+foreach(NAME edit tinfo bsd md)
+  find_library(STASIS_STATIC_${NAME} lib${NAME}.a REQUIRED)
+  list(APPEND EDITOR ${STASIS_STATIC_${NAME}})
+endforeach()
+target_link_libraries(stasis_wheel_command PRIVATE stasis_wheel ${STASIS_STATIC_crypto} ${EDITOR})
 
 if(TARGET stasis_cuda)
   add_library(stasis_wheel_cuda MODULE glibc_2_28.c $<TARGET_OBJECTS:stasis_cuda>)

@@ -82,6 +82,8 @@ class Packages(InstalledTest):
             self.assertRegex(depends["libstasis0"], rf"(^| ){re.escape(library)} \(>= ")
         self.assertEqual(depends["libstasis-dev"], f"libstasis0 (= {VERSION})")
         self.assertTrue(depends["stasis"].startswith(f"libstasis0 (= {VERSION}), "))
+        self.assertRegex(depends["stasis"], r" libedit2 \(>= ")
+        self.assertNotIn("libedit", depends["libstasis0"])
         if "libstasis-cuda0" in CONTENTS:  # the driver is looked for when it is used
             self.assertIn(f"libstasis0 (= {VERSION}), ", depends["libstasis-cuda0"])
             self.assertNotRegex(depends["libstasis-cuda0"], "cuda|nvidia")

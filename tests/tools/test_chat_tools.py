@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 
@@ -99,10 +100,12 @@ class Tools(Scripted):
                          [1, 0, 0])
 
     def talk(self, lines, model):
-        """What a terminal shows of a conversation that is typed there, answer after prompt."""
+        """What a terminal that cannot edit shows of a conversation that is typed there, answer
+        after prompt, without the line with which it begins and without progress bars."""
         leader, follower = pty.openpty()
         with subprocess.Popen([str(command()), "chat", str(model), "--tools", self.tools],
-                              stdin=follower, stdout=follower, stderr=follower) as process:
+                              stdin=follower, stdout=follower, stderr=follower,
+                              env={**os.environ, "TERM": "dumb"}) as process:
             os.close(follower)
             output = b""
             for line in [*lines, None]:
@@ -114,7 +117,9 @@ class Tools(Scripted):
                     output += os.read(leader, 1)
             self.assertEqual(process.wait(60), 0)
         os.close(leader)
-        return output.decode().replace("\r\n", "\n")
+        first, shown = output.decode().replace("\r\n", "\n").split("\n", 1)
+        self.assertRegex(first, rf"^\[{model.name} \(.*; /help\]$")
+        return re.sub(r"\r[^\r\n]*\[[#.]{30}\][^\r\n]*(\r\x1b\[K)?", "", shown)
 
     def test_a_terminal_is_asked(self):
         shown = self.talk(["Rain?", "no", "2", "hello"], self.model)

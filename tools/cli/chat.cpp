@@ -1,254 +1,21 @@
 // stasis chat: a conversation, one user turn on each line of stdin, saved after every turn; with
-// tools, the result of each call is a line too. Passes roles and texts to the library; must not
-// know chat templates.
-#include <cstdio>
+// tools, the result of each call is a line too. At a terminal it is held with people. Must not know
+// chat templates.
 #include <filesystem>
-#include <iostream>
 #include <memory>
-#include <optional>
 
+#include "tools/cli/chat/people.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/conversation.h"
-#include "tools/cli/generation.h"
 #include "tools/cli/options.h"
 #include "tools/cli/terminal.h"
 
 namespace command {
 namespace {
 
-struct ChatChoice {
-    ModelChoice model;
-    GenerationChoice generation;
-    SaveChoice saving;
-    LoadChoice loading;
-    std::string session, system, tools;
-    uint32_t thinking = Conversation::as_it_is;
-    bool json = false;
-
-    // Whether the messages are held as JSON and rendered whole.
-    bool structured() const { return !tools.empty() || thinking != Conversation::as_it_is; }
-};
-
-// Calls `append` with run options and an error. Returns false if it was cancelled; the session has
-// then taken nothing.
-template <typename Append>
-bool append_with(const Append &append, uint32_t chunk, stasis_cancel *cancel,
-                 const std::string &where) {
-    stasis_run_options options;
-    stasis_run_options_init(&options, sizeof options);
-    options.chunk = chunk;
-    options.cancel = cancel;
-    Progress progress("prefill");
-    options.progress = Progress::report;
-    options.progress_user = &progress;
-    stasis_error error{};
-    const stasis_status status = append(&options, &error);
-    if (status == STASIS_CANCELLED) {
-        return false;
-    }
-    check(status, error, where);
-    return true;
-}
-
-bool append_message(stasis_session *session, const char *role, const std::string &text,
-                    uint32_t flags, uint32_t chunk, stasis_cancel *cancel) {
-    return append_with(
-        [&](const stasis_run_options *options, stasis_error *error) {
-            return stasis_session_append_message(session, role, text.data(), text.size(), flags,
-                                                 options, error);
-        },
-        chunk, cancel, std::string(role) + " turn");
-}
-
-// Why a reply ends before the model ended it.
-enum class Cut { no, limit, full, interrupt };
-
-Cut cut_of(const Reply &reply, uint64_t tokens_max) {
-    if (reply.stop_reason == STASIS_STOP_CANCELLED) {
-        return Cut::interrupt;
-    }
-    if (reply.stop_reason != STASIS_STOP_LENGTH || tokens_max == 0) {
-        return Cut::no;
-    }
-    return reply.tokens.size() >= tokens_max ? Cut::limit : Cut::full;
-}
-
-Json cut_json(Cut cut) {
-    static constexpr const char *kNames[] = {nullptr, "limit", "full", "interrupt"};
-    const char *name = kNames[static_cast<size_t>(cut)];
-    return name != nullptr ? Json(name) : Json();
-}
-
-void say_cut(Cut cut, size_t tokens) {
-    const std::string after = "[cut after " + std::to_string(tokens) + " tokens: ";
-    if (cut == Cut::limit) {
-        say(after + "-n sets the limit]");
-    } else if (cut == Cut::full) {
-        say("[cut: the session is full]");
-    } else if (cut == Cut::interrupt) {
-        say(after + "interrupted]");
-    }
-}
-
-// Returns the next line of standard input, after a prompt if that is a terminal; nothing at its
-// end.
-std::optional<std::string> read_line(const std::string &prompt, bool terminal) {
-    if (terminal) {
-        std::fputs(visible(prompt).c_str(), stderr);
-    }
-    std::string line;
-    if (!std::getline(std::cin, line)) {
-        if (terminal) {
-            say(""); // the shell's prompt belongs on a line of its own
-        }
-        return std::nullopt;
-    }
-    if (!line.empty() && line.back() == '\r') {
-        line.pop_back();
-    }
-    return line;
-}
-
-// A conversation that goes on.
-class Talk {
-  public:
-    // `conversation`: the messages, if the choice is structured(); null: the log alone has them.
-    Talk(const ChatChoice &choice, stasis_session *session, Conversation *conversation)
-        : choice_(choice), saving_(choice.saving), session_(session), conversation_(conversation),
-          terminal_(input_is_terminal() && !choice.json) {}
-
-    // Plays user turns until the end of the input.
-    void play();
-
-  private:
-    bool play_turn(const std::string &line);
-    bool play_reply(const std::string &line);
-    bool append(const std::string &line, stasis_cancel *cancel);
-    bool read_results();
-    void show(const Reply &reply, Cut cut, double seconds, const Json &message) const;
-    void save();
-
-    const ChatChoice &choice_;
-    SaveChoice saving_;
-    stasis_session *session_;
-    Conversation *conversation_;
-    bool terminal_;
-    std::vector<ToolCall> calls_; // of the last reply
-};
-
-void Talk::play() {
-    while (const auto line = read_line("> ", terminal_)) {
-        if (!line->empty() && !play_turn(*line) && !input_is_terminal()) {
-            throw Failure("interrupted: the turns that follow were not read");
-        }
-    }
-}
-
-// Plays one user turn: its reply, and while a reply has calls, their results and the next one.
-// Returns false if Ctrl-C ended it.
-bool Talk::play_turn(const std::string &line) {
-    const size_t before = conversation_ != nullptr ? conversation_->size() : 0;
-    if (conversation_ != nullptr) {
-        conversation_->add({{"role", "user"}, {"content", line}});
-    }
-    bool whole = play_reply(line);
-    save();
-    while (whole && !calls_.empty() && read_results()) {
-        whole = play_reply("");
-        save();
-    }
-    if (!whole && conversation_ != nullptr && conversation_->size() == before + 1) {
-        conversation_->drop_to(before); // it was not taken
-    }
-    return whole;
-}
-
-// Asks for the result of each call. Returns false at the end of a terminal's input.
-bool Talk::read_results() {
-    for (const ToolCall &call : calls_) {
-        const auto result = read_line("result of " + call.name + "> ", terminal_);
-        if (!result && !input_is_terminal()) {
-            throw Failure("standard input ended before the result of " + call.name);
-        }
-        if (!result) {
-            return false;
-        }
-        conversation_->add({{"role", "tool"},
-                            {"tool_call_id", call.id},
-                            {"name", call.name},
-                            {"content", *result}});
-    }
-    return true;
-}
-
-bool Talk::append(const std::string &line, stasis_cancel *cancel) {
-    const uint32_t chunk = choice_.generation.chunk;
-    if (conversation_ == nullptr) {
-        return append_message(session_, "user", line, STASIS_MESSAGE_REPLY, chunk, cancel);
-    }
-    return append_with(
-        [&](const stasis_run_options *options, stasis_error *error) {
-            return conversation_->append(session_, options, error);
-        },
-        chunk, cancel, "turn");
-}
-
-// Appends the turn and plays the reply to it. Returns false if Ctrl-C ended it.
-bool Talk::play_reply(const std::string &line) {
-    Interrupt interrupt;
-    const Stopwatch watch;
-    calls_.clear();
-    if (!append(line, interrupt.handle())) {
-        say("[interrupted: this turn was not taken]");
-        return false;
-    }
-    // The calls of a reply are found in the whole of it, so with tools it is shown at its end.
-    const bool stream = !choice_.json && choice_.tools.empty();
-    const Reply reply = generate(session_, choice_.generation, interrupt.handle(), stream);
-    Json message;
-    if (conversation_ != nullptr) {
-        message = conversation_->take_reply(session_);
-        calls_ = choice_.tools.empty() ? std::vector<ToolCall>() : calls_of(message);
-    }
-    const Cut cut = cut_of(reply, choice_.generation.tokens_max);
-    show(reply, cut, watch.seconds(), message);
-    return cut != Cut::interrupt;
-}
-
-void Talk::show(const Reply &reply, Cut cut, double seconds, const Json &message) const {
-    if (choice_.json) {
-        Json object = {{"role", "assistant"},
-                       {"text", reply.text},
-                       {"tokens", reply.tokens},
-                       {"position", position_of(session_)},
-                       {"digest", digest_of(session_)},
-                       {"cut", cut_json(cut)},
-                       {"seconds", seconds}};
-        if (conversation_ != nullptr) {
-            object["message"] = message;
-        }
-        add_drafted(object, choice_.generation, reply);
-        print_json(object);
-        return;
-    }
-    if (choice_.tools.empty()) {
-        print("\n");
-    } else {
-        const std::string content = message.value("content", "");
-        print(content.empty() && !calls_.empty() ? "" : content + "\n");
-        for (const ToolCall &call : calls_) {
-            print_json(call.shown);
-        }
-    }
-    say_cut(cut, reply.tokens.size());
-}
-
-void Talk::save() {
-    if (!choice_.session.empty()) {
-        save_session(session_, choice_.session, saving_);
-        saving_.replace = false; // the file now belongs to this conversation
-    }
-}
+using chat::ChatChoice;
+using chat::MessageInput;
+using chat::Past;
+using chat::Talk;
 
 // Throws Failure unless the model has a tokenizer and, for turns one by one, a chat template; what
 // is rendered whole says itself what it lacks.
@@ -270,15 +37,31 @@ void check_chats(const stasis_model *model, const std::string &path, bool struct
     }
 }
 
-// Appends the system text. Throws Failure if the session has begun already.
-void begin_with_system(stasis_session *session, const ChatChoice &choice) {
+// Throws Failure if a system text has no place, because the session has begun already.
+void check_not_begun(const stasis_session *session, const std::string &path) {
     auto info = sized<stasis_session_info>();
     stasis_error error{};
     check(stasis_session_get_info(session, &info, &error), error, "session");
     if (info.position > 0 || info.pending_bytes > 0) {
-        throw Failure("--system: the session in " + choice.session + " has begun already");
+        throw Failure("--system: the session in " + path + " has begun already");
     }
-    append_message(session, "system", choice.system, 0, choice.generation.chunk, nullptr);
+}
+
+// Plays the lines of standard input, each a user turn.
+void play_lines(Talk &talk, MessageInput &input) {
+    for (chat::Message line = input.read(); line.end == chat::Message::End::text;
+         line = input.read()) {
+        if (line.text.empty()) {
+            continue;
+        }
+        const Talk::Outcome outcome = talk.play_turn(line.text);
+        if (outcome == Talk::Outcome::not_taken) {
+            say("[interrupted: this turn was not taken]");
+        }
+        if (outcome != Talk::Outcome::whole && !input_is_terminal()) {
+            throw Failure("interrupted: the turns that follow were not read");
+        }
+    }
 }
 
 // Refuses what cannot work before the model is opened. Returns whether the session is resumed.
@@ -301,7 +84,7 @@ bool check_session(const ChatChoice &choice) {
     return resume;
 }
 
-int chat(const ChatChoice &choice) {
+int hold_chat(const ChatChoice &choice) {
     const bool resume = check_session(choice);
     const std::string tools = choice.tools.empty() ? "" : read_tools(choice.tools);
 
@@ -318,21 +101,30 @@ int chat(const ChatChoice &choice) {
                                 : create_session(model.get());
 
     // Apply settings. A resumed session keeps those of its file unless the command line gives any.
+    const bool with_people = input_is_terminal() && !choice.json;
+    Past past = resume && with_people ? chat::read_past(choice.session) : Past();
     if (!resume || !choice.generation.given.empty()) {
-        apply_sampling(session.get(), choice.generation, model.get());
+        past.sampling = copy_sampling(chosen_sampling(choice.generation, model.get()));
+        past.sampling.apply(session.get());
     }
     apply_constraint(session.get(), choice.generation.constraint, nullptr);
     apply_draft(session.get(), choice.generation, choice.model, model.get(), nullptr);
-    if (!choice.system.empty() && conversation != nullptr) {
-        conversation->add({{"role", "system"}, {"content", choice.system}});
-    } else if (!choice.system.empty()) {
-        begin_with_system(session.get(), choice);
-    }
 
-    if (resume && input_is_terminal() && !choice.json) {
-        say("[resumed at position " + std::to_string(position_of(session.get())) + "]");
+    std::unique_ptr<MessageInput> input = std::make_unique<MessageInput>();
+    if (with_people) {
+        input =
+            std::make_unique<MessageInput>(choice.no_history ? "" : chat::History::default_path());
     }
-    Talk(choice, session.get(), conversation.get()).play();
+    Talk talk(choice, session.get(), conversation.get(), *input, std::move(past));
+    if (!choice.system.empty()) {
+        check_not_begun(session.get(), choice.session);
+        talk.begin_with_system(choice.system);
+    }
+    if (with_people) {
+        chat::People(choice, model.get(), talk, *input).converse();
+    } else {
+        play_lines(talk, *input);
+    }
     return 0;
 }
 
@@ -340,8 +132,8 @@ int chat(const ChatChoice &choice) {
 
 void add_chat(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<ChatChoice>();
-    CLI::App *chat_app =
-        app.add_subcommand("chat", "a conversation: one user turn a line from stdin");
+    CLI::App *chat_app = app.add_subcommand(
+        "chat", "a conversation: one user turn a line from stdin; at a terminal, /help");
     chat_app->footer(
         "Empty lines are skipped. With --json: one object a line for each reply, with "
         "role (assistant), text,\ntokens, position, digest, cut (null, or limit, full or interrupt "
@@ -369,8 +161,10 @@ void add_chat(CLI::App &app, int &exit_code) {
     add_save_options(*chat_app, choice->saving);
     add_compute_options(*chat_app, choice->model);
     add_template_option(*chat_app, choice->model);
+    chat_app->add_flag("--no-history", choice->no_history,
+                       "do not keep what is typed at a terminal for the next conversation");
     chat_app->add_flag("--json", choice->json, "one JSON object a turn on stdout");
-    chat_app->callback([=, &exit_code] { exit_code = chat(*choice); });
+    chat_app->callback([=, &exit_code] { exit_code = hold_chat(*choice); });
 }
 
 } // namespace command

@@ -94,6 +94,14 @@ void Conversation::add(const Json &message) {
     messages_.push_back(message);
 }
 
+// The ids of their calls are given again, so that what is said anew gets the same ones.
+void Conversation::drop_to(size_t size) {
+    while (messages_.size() > size) {
+        calls_ -= calls_of(messages_.back()).size();
+        messages_.pop_back();
+    }
+}
+
 std::string Conversation::text() const {
     return "{\"messages\": " + Json(messages_).dump() + tools_ + switches_ + "}";
 }

@@ -30,7 +30,8 @@ class Conversation {
     // Puts a message behind the others. Throws Failure unless its texts are UTF-8.
     void add(const Json &message);
     size_t size() const { return messages_.size(); }
-    void drop_to(size_t size) { messages_.resize(size); }
+    // Drops the messages behind the first `size` ones.
+    void drop_to(size_t size);
 
     // Appends to the session what its log lacks, and the prompt for a reply.
     stasis_status append(stasis_session *session, const stasis_run_options *options,

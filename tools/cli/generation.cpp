@@ -149,9 +149,7 @@ const char *stop_reason_name(uint32_t reason) {
     }
 }
 
-// Settings are the recommended ones, overwritten by each field that an option gave.
-void apply_sampling(stasis_session *session, const GenerationChoice &choice,
-                    const stasis_model *recommending) {
+stasis_sampling chosen_sampling(const GenerationChoice &choice, const stasis_model *recommending) {
     auto sampling = sized<stasis_sampling>();
     stasis_error error{};
     if (recommending != nullptr) {
@@ -161,6 +159,13 @@ void apply_sampling(stasis_session *session, const GenerationChoice &choice,
     for (const auto &give : choice.given) {
         give(choice.sampling, sampling);
     }
+    return sampling;
+}
+
+void apply_sampling(stasis_session *session, const GenerationChoice &choice,
+                    const stasis_model *recommending) {
+    const stasis_sampling sampling = chosen_sampling(choice, recommending);
+    stasis_error error{};
     check(stasis_session_set_sampling(session, &sampling, &error), error, "sampling");
 }
 

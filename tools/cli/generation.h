@@ -57,8 +57,9 @@ struct Reply {
 
 const char *stop_reason_name(uint32_t reason);
 
-// Sets sampling to the recommendation of `recommending` (null: greedy), overwritten by the options
-// that were given.
+// Returns the settings that `recommending` recommends (null: greedy), overwritten by each field
+// that an option gave. What it refers to is the model's or the choice's.
+stasis_sampling chosen_sampling(const GenerationChoice &choice, const stasis_model *recommending);
 void apply_sampling(stasis_session *session, const GenerationChoice &choice,
                     const stasis_model *recommending);
 

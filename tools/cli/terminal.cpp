@@ -55,31 +55,45 @@ double Stopwatch::seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-Progress::Progress(const std::string &label)
-    : label_(visible(label)), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress(const std::string &label, uint64_t at_once)
+    : label_(visible(label)), at_once_(at_once), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
-    if (drawn_seconds_ > 0) {
+    if (drawn_) {
         std::fputs("\r\033[K", stderr);
     }
+}
+
+void Progress::draw(uint64_t done, uint64_t total) const {
+    constexpr int kWidth = 30;
+    const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+    const int filled = static_cast<int>(part * kWidth);
+    std::string numbers;
+    if (total >= at_once_) {
+        numbers = ", " + std::to_string(done) + " of " + std::to_string(total) + " tokens";
+    }
+    std::fprintf(stderr, "\r%s [%.*s%.*s] %3d %%%s", label_.c_str(), filled,
+                 "##############################", kWidth - filled,
+                 "..............................", static_cast<int>(part * 100), numbers.c_str());
 }
 
 int32_t Progress::report(void *user, uint64_t done, uint64_t total) noexcept {
     // Calls shorter than the first limit draw nothing, so that quick commands do not flicker.
     constexpr double kFirstSeconds = 0.3, kAgainSeconds = 0.05;
-    constexpr int kWidth = 30;
     auto &self = *static_cast<Progress *>(user);
     const double now = self.watch_.seconds();
-    if (!self.terminal_ || total == 0 || now < kFirstSeconds ||
-        now < self.drawn_seconds_ + kAgainSeconds) {
+    const bool due = self.drawn_ ? now >= self.drawn_seconds_ + kAgainSeconds
+                                 : now >= kFirstSeconds || total >= self.at_once_;
+    if (!self.terminal_ || total == 0 || !due) {
         return 0;
     }
+    self.drawn_ = true;
     self.drawn_seconds_ = now;
-    const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-    const int filled = static_cast<int>(part * kWidth);
-    std::fprintf(stderr, "\r%s [%.*s%.*s] %3d %%", self.label_.c_str(), filled,
-                 "##############################", kWidth - filled,
-                 "..............................", static_cast<int>(part * 100));
+    try {
+        self.draw(done, total);
+    } catch (...) { // no memory for the numbers: no bar
+        return 0;
+    }
     return 0;
 }
 
@@ -94,7 +108,7 @@ void on_interrupt(int) {
 }
 } // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(bool again_ends) {
     stasis_cancel *cancel = nullptr;
     stasis_error error{};
     check(stasis_cancel_create(&cancel, &error), error, "cancel handle");
@@ -102,7 +116,7 @@ Interrupt::Interrupt() {
     interrupted = cancel;
     struct sigaction action {};
     action.sa_handler = on_interrupt;
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    action.sa_flags = static_cast<int>(SA_RESTART | (again_ends ? SA_RESETHAND : 0U));
     sigaction(SIGINT, &action, &before_);
 }
 
@@ -113,6 +127,20 @@ const std::atomic<bool> &Interrupt::requested() {
 Interrupt::~Interrupt() {
     sigaction(SIGINT, &before_, nullptr);
     interrupted = nullptr;
+}
+
+InterruptsIgnored::InterruptsIgnored(bool ignored) : ignored_(ignored), before_{} {
+    struct sigaction action {};
+    action.sa_handler = SIG_IGN;
+    if (ignored_) {
+        sigaction(SIGINT, &action, &before_);
+    }
+}
+
+InterruptsIgnored::~InterruptsIgnored() {
+    if (ignored_) {
+        sigaction(SIGINT, &before_, nullptr);
+    }
 }
 
 } // namespace command

@@ -45,7 +45,9 @@ class Stopwatch {
 // A progress bar on stderr for long calls. It is drawn only on a terminal, and erased at the end.
 class Progress {
   public:
-    explicit Progress(const std::string &label);
+    // A total of `at_once` and more is drawn from its first report on, and with its numbers, which
+    // are then tokens; else what takes less than 0.3 s is not drawn.
+    explicit Progress(const std::string &label, uint64_t at_once = UINT64_MAX);
     ~Progress();
     Progress(const Progress &) = delete;
     Progress &operator=(const Progress &) = delete;
@@ -54,16 +56,20 @@ class Progress {
     static int32_t report(void *user, uint64_t done, uint64_t total) noexcept;
 
   private:
+    void draw(uint64_t done, uint64_t total) const;
+
     std::string label_;
+    uint64_t at_once_;
     Stopwatch watch_;
-    bool terminal_;
+    bool terminal_, drawn_ = false;
     double drawn_seconds_ = 0;
 };
 
-// While it lives, the first Ctrl-C requests cancellation and a second one ends the process.
+// While it lives, the first Ctrl-C requests cancellation. A second one ends the process, if
+// `again_ends`.
 class Interrupt {
   public:
-    Interrupt();
+    explicit Interrupt(bool again_ends = true);
     ~Interrupt();
     Interrupt(const Interrupt &) = delete;
     Interrupt &operator=(const Interrupt &) = delete;
@@ -74,6 +80,19 @@ class Interrupt {
 
   private:
     Cancel cancel_;
+    struct sigaction before_;
+};
+
+// While it lives, Ctrl-C does nothing, if `ignored`; an Interrupt in the meantime takes it.
+class InterruptsIgnored {
+  public:
+    explicit InterruptsIgnored(bool ignored);
+    ~InterruptsIgnored();
+    InterruptsIgnored(const InterruptsIgnored &) = delete;
+    InterruptsIgnored &operator=(const InterruptsIgnored &) = delete;
+
+  private:
+    bool ignored_;
     struct sigaction before_;
 };
 

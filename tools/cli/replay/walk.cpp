@@ -1,5 +1,4 @@
-// Walking a token log; see walk.h. The settings of each draw are read from the file's elements, as
-// JSON.
+// Walking a token log; see walk.h. The settings of each draw are read from the file's elements.
 #include "tools/cli/replay/walk.h"
 
 #include <algorithm>
@@ -11,62 +10,13 @@
 #include "tools/cli/constraint.h"
 #include "tools/cli/generation.h"
 #include "tools/cli/snapshot.h"
+#include "tools/cli/stored_sampling.h"
 #include "tools/cli/terminal.h"
 
 namespace command::replay {
 namespace {
 
 constexpr uint32_t kConfig = 6, kLogits = 9, kSpans = 12; // elements
-
-struct Settings {
-    stasis_sampling sampling{};
-    std::vector<stasis_token> bias_tokens;
-    std::vector<float> bias;
-    std::vector<stasis_token> dry_breakers;
-};
-
-Settings read_settings(const Json &json) {
-    Settings settings;
-    stasis_sampling &to = settings.sampling;
-    stasis_sampling_init(&to, sizeof to);
-    to.seed = json["seed"];
-    to.temperature = json["temperature"];
-    to.top_k = json["top_k"];
-    to.top_p = json["top_p"];
-    to.min_p = json["min_p"];
-    to.repetition_penalty = json["repetition_penalty"];
-    to.frequency_penalty = json["frequency_penalty"];
-    to.presence_penalty = json["presence_penalty"];
-    const uint32_t window = json["penalty_window"];
-    to.penalty_window = window == 0 ? UINT32_MAX : window; // the file's 0 is the whole log
-    to.typical_p = json["typical_p"];
-    to.top_n_sigma = json["top_n_sigma"];
-    to.xtc_probability = json["xtc_probability"];
-    to.xtc_threshold = json["xtc_threshold"];
-    to.dry_multiplier = json["dry_multiplier"];
-    to.dry_base = json["dry_base"];
-    to.dry_allowed_length = json["dry_allowed_length"];
-    to.dry_range = json["dry_range"];
-    to.min_keep = json["min_keep"];
-    settings.dry_breakers = json["dry_breakers"].get<std::vector<stasis_token>>();
-    for (const Json &each : json["bias"]) {
-        settings.bias_tokens.push_back(each["token"]);
-        settings.bias.push_back(each["bias"].is_null() ? -std::numeric_limits<float>::infinity()
-                                                       : each["bias"].get<float>());
-    }
-    return settings;
-}
-
-void apply(const Settings &settings, stasis_session *session) {
-    stasis_sampling sampling = settings.sampling;
-    sampling.bias_count = static_cast<uint32_t>(settings.bias.size());
-    sampling.bias_tokens = settings.bias_tokens.data();
-    sampling.bias = settings.bias.data();
-    sampling.dry_breaker_count = static_cast<uint32_t>(settings.dry_breakers.size());
-    sampling.dry_breakers = settings.dry_breakers.data();
-    stasis_error error{};
-    check(stasis_session_set_sampling(session, &sampling, &error), error, "settings in the file");
-}
 
 std::string words_of(const stasis_model *model, const std::vector<stasis_token> &tokens) {
     const stasis_digest none{}, tokenizer = model_info(model).tokenizer;
@@ -211,7 +161,7 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
             continue;
         }
         const Json &settings = samplings.at(span["sampling"].get<size_t>());
-        apply(read_settings(settings), walker.session());
+        read_sampling(settings).apply(walker.session());
         for (uint64_t position = begin; position < end; ++position) {
             apply_stored_constraint(walker.session(), config, settings, vocabulary);
             if (position > 0) { // before the first token there are no logits
