@@ -148,7 +148,8 @@ class StasisSaver(BaseCheckpointSaver[int]):
         self.model = model
         self._options: Dict[str, Any] = {"keep": keep, "codec": codec}
         self._store = Checkpoints(folder)
-        if isinstance(self.serde, (JsonPlusSerializer, EncryptedSerializer)):
+        if (hasattr(self, "with_allowlist")  # not in LangGraph 1.0, whose serializer needs none
+                and isinstance(self.serde, (JsonPlusSerializer, EncryptedSerializer))):
             self.serde = self.with_allowlist([OWN_TYPE]).serde
         logging.getLogger(JsonPlusSerializer.__module__).addFilter(_is_news)
 
