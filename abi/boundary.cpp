@@ -39,6 +39,7 @@ static_assert(same(Status::pool_exhausted, STASIS_POOL_EXHAUSTED));
 static_assert(same(Status::buffer_too_small, STASIS_BUFFER_TOO_SMALL));
 static_assert(same(Status::conflict, STASIS_CONFLICT));
 static_assert(same(Status::no_token, STASIS_NO_TOKEN));
+static_assert(same(Status::timeout, STASIS_TIMEOUT));
 
 constexpr const char *kStatusNames[] = {"OK",
                                         "INVALID_ARGUMENT",
@@ -60,8 +61,9 @@ constexpr const char *kStatusNames[] = {"OK",
                                         "POOL_EXHAUSTED",
                                         "BUFFER_TOO_SMALL",
                                         "CONFLICT",
-                                        "NO_TOKEN"};
-static_assert(std::size(kStatusNames) == STASIS_NO_TOKEN + 1);
+                                        "NO_TOKEN",
+                                        "TIMEOUT"};
+static_assert(std::size(kStatusNames) == STASIS_TIMEOUT + 1);
 
 // Fills `error`, unless it is null, and returns the status.
 stasis_status report(stasis_error *error, stasis_status status, const char *message) noexcept {
@@ -198,6 +200,6 @@ uint32_t stasis_version(void) {
 }
 
 const char *stasis_status_name(stasis_status status) {
-    const bool known = status >= STASIS_OK && status <= STASIS_NO_TOKEN;
+    const bool known = status >= STASIS_OK && status <= STASIS_TIMEOUT;
     return known ? stasis::abi::kStatusNames[status] : "UNKNOWN";
 }

@@ -26,8 +26,8 @@ HeldCancel::~HeldCancel() {
 }
 
 CallWatch::CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress,
-                     void *user)
-    : caller_(caller), cancel_(cancel), progress_(progress), user_(user) {
+                     void *user, Deadline deadline)
+    : caller_(caller), cancel_(cancel), progress_(progress), user_(user), deadline_(deadline) {
     if (cancel != nullptr) {
         set_progress(*cancel, 0, 0);
     }
@@ -38,6 +38,7 @@ Watch CallWatch::watch() {
     watch.cancel = cancel_.get() != nullptr ? &cancel_.get()->requested : nullptr;
     watch.progress = report;
     watch.user = this;
+    watch.deadline = deadline_;
     return watch;
 }
 

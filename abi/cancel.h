@@ -35,7 +35,13 @@ class HeldCancel {
 // Lives as long as the call.
 class CallWatch {
   public:
-    CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress, void *user);
+    CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress, void *user,
+              Deadline deadline);
+    // Of options that have all of it. Their time begins now.
+    template <typename Options>
+    CallWatch(const Caller &caller, const Options &given)
+        : CallWatch(caller, given.cancel, given.progress, given.progress_user,
+                    Deadline::in_ms(given.timeout_ms)) {}
     CallWatch(const CallWatch &) = delete;
     CallWatch &operator=(const CallWatch &) = delete;
 
@@ -49,6 +55,7 @@ class CallWatch {
     const HeldCancel cancel_;
     stasis_progress_fn progress_;
     void *user_;
+    const Deadline deadline_;
 };
 
 } // namespace stasis::abi

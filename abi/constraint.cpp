@@ -55,7 +55,7 @@ stasis_status stasis_session_set_constraint(stasis_session *session, uint32_t ki
                          "the constraint has %zu bytes, of at most %zu", length,
                          stasis::Constraint::kTextMax);
         }
-        CallWatch watch(caller, cancel, nullptr, nullptr);
+        CallWatch watch(caller, cancel, nullptr, nullptr, {});
         const SessionUse use(*session, caller, Use::changes);
         session->session->set_constraint({kind, std::string(text == nullptr ? "" : text, length)},
                                          watch.watch());

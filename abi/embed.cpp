@@ -100,7 +100,7 @@ stasis_status stasis_model_embed(const stasis_model *model, const stasis_embed_i
         stasis::pooling_of(*model->model, run.pooling);
         require_room(input_count * model->model->config.hidden, capacity, count, "vectors");
         require_array(vectors, *count, "vectors");
-        CallWatch watch(caller, asked.cancel, asked.progress, asked.progress_user);
+        CallWatch watch(caller, asked);
         run.watch = watch.watch();
         stasis::embed(*model->model, given, run, vectors);
     });

@@ -14,6 +14,7 @@ static_assert(static_cast<uint32_t>(StopReason::stop_string) == STASIS_STOP_STRI
 static_assert(static_cast<uint32_t>(StopReason::callback) == STASIS_STOP_CALLBACK);
 static_assert(static_cast<uint32_t>(StopReason::cancelled) == STASIS_STOP_CANCELLED);
 static_assert(static_cast<uint32_t>(StopReason::no_token) == STASIS_STOP_NO_TOKEN);
+static_assert(static_cast<uint32_t>(StopReason::timeout) == STASIS_STOP_TIMEOUT);
 
 // The caller's callback, wrapped for the length of a call.
 struct Hearer {
@@ -107,6 +108,16 @@ stasis_generate_result to_abi(const GenerateResult &result) {
     return own;
 }
 
+void require_in_time(const GenerateResult &result) {
+    if (result.reason == StopReason::cancelled) {
+        fail(Status::cancelled, "cancelled by the caller after %llu tokens", Number{result.count});
+    }
+    if (result.reason == StopReason::timeout) {
+        fail(Status::timeout, "the generation's time was over after %llu tokens",
+             Number{result.count});
+    }
+}
+
 } // namespace stasis::abi
 
 using namespace stasis::abi;
@@ -124,7 +135,8 @@ stasis_status stasis_session_generate(stasis_session *session,
         Outcome outcome(result);
         const SessionUse use(*session, caller, Use::changes);
         const stasis_generate_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, nullptr, nullptr);
+        CallWatch watch(caller, given.cancel, nullptr, nullptr,
+                        stasis::Deadline::in_ms(given.timeout_ms));
         Hearer hearer{caller, given};
         stasis::GenerateOptions own = read_generate_options(given);
         own.callback = given.callback != nullptr ? Hearer::hear : nullptr;
@@ -137,8 +149,6 @@ stasis_status stasis_session_generate(stasis_session *session,
         if (outcome.result.reason == stasis::StopReason::callback) {
             fail(Status::stopped, "the callback asked to stop after %llu tokens", count);
         }
-        if (outcome.result.reason == stasis::StopReason::cancelled) {
-            fail(Status::cancelled, "cancelled by the caller after %llu tokens", count);
-        }
+        require_in_time(outcome.result);
     });
 }

@@ -9,7 +9,7 @@
 
 stasis_generation::stasis_generation(stasis_session &of, const stasis_generate_options &options)
     : session(&of), run(*of.session, stasis::abi::read_generate_options(options)),
-      cancel(options.cancel) {}
+      cancel(options.cancel), deadline(stasis::Deadline::in_ms(options.timeout_ms)) {}
 
 void stasis_generation::leave() noexcept {
     run.leave();
@@ -98,7 +98,7 @@ stasis_status stasis_generation_next(stasis_generation *generation, stasis_gener
         if (generation->session != nullptr) {
             use.emplace(*generation->session, caller, Use::generates);
         }
-        CallWatch watch(caller, generation->cancel.get(), nullptr, nullptr);
+        CallWatch watch(caller, generation->cancel.get(), nullptr, nullptr, generation->deadline);
         stasis::Generated event{};
         generation->run.next(watch.watch(), event);
         if (generation->run.over() && generation->session != nullptr) {
@@ -106,10 +106,7 @@ stasis_status stasis_generation_next(stasis_generation *generation, stasis_gener
         }
         generated->struct_size = size; // as checked before a trace's callback could change it
         write_struct(to_abi(event), generated, "generated");
-        if (generation->run.result().reason == stasis::StopReason::cancelled) {
-            fail(Status::cancelled, "cancelled by the caller after %llu tokens",
-                 static_cast<stasis::Number>(generation->run.result().count));
-        }
+        require_in_time(generation->run.result());
     });
 }
 

@@ -19,6 +19,7 @@ struct stasis_generation {
     stasis_session *session; // null: over, or the session was freed
     stasis::Generation run;
     const stasis::abi::HeldCancel cancel;
+    const stasis::Deadline deadline; // of the whole generation
     mutable std::atomic<bool> busy{false};
     std::atomic<bool> ended{false}; // while a call held the session: the next one deletes it
 };
@@ -32,5 +33,7 @@ GenerateOptions read_generate_options(const stasis_generate_options &given);
 void require_no_callback(const stasis_generate_options &given);
 stasis_generated to_abi(const Generated &generated);
 stasis_generate_result to_abi(const GenerateResult &result);
+// Throws Error(cancelled) or Error(timeout) if that ended the generation.
+void require_in_time(const GenerateResult &result);
 
 } // namespace stasis::abi

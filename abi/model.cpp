@@ -68,7 +68,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
              given.threads);
     }
     const stasis_allocator allocator = read_allocator(given.allocator);
-    CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+    CallWatch watch(caller, given);
 
     ModelOptions options;
     options.threads = given.threads;

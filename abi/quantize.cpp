@@ -12,7 +12,7 @@ QuantizeReport quantize(const Caller &caller, const char *path, const char *out,
                         const stasis_quantize_options &given) {
     require_flags(given.flags, STASIS_QUANTIZE_REPLACE);
     require_zero(given.reserved, "options");
-    CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+    CallWatch watch(caller, given);
     QuantizeOptions options;
     options.type = given.type != nullptr ? given.type : "Q8_0";
     options.threads = given.threads;

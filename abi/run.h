@@ -11,8 +11,7 @@ namespace stasis::abi {
 class Run {
   public:
     Run(const Caller &caller, const stasis_run_options *options)
-        : caller_(caller), given_(read_struct(options, "options")),
-          watch_(caller, given_.cancel, given_.progress, given_.progress_user) {}
+        : caller_(caller), given_(read_struct(options, "options")), watch_(caller, given_) {}
 
     // Returns the options of the runtime. They refer to this object.
     AppendOptions options() {

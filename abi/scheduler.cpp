@@ -18,8 +18,8 @@ Scheduled &of(const Seat *seat) {
 } // namespace
 
 Scheduled::Scheduled(stasis_session &of, GenerateOptions given, Prompt prompt,
-                     stasis_cancel *cancel_, void *user_)
-    : session(&of), options(std::move(given)), user(user_), cancel(cancel_),
+                     stasis_cancel *cancel_, void *user_, Deadline deadline_)
+    : session(&of), options(std::move(given)), user(user_), cancel(cancel_), deadline(deadline_),
       text(of.session->model(), options, most_tokens(*of.session, options, prompt.entries.size())),
       seat{of.session.get(), std::move(prompt), hear, this},
       begin(of.session->position() + seat.prompt.entries.size()),
@@ -136,11 +136,17 @@ void Scheduler::end_failed(Scheduled &one) noexcept {
     }
 }
 
-// Ends those that were cancelled, but for prompts that have begun: a pass undoes these.
-void Scheduler::end_cancelled() noexcept {
+// Ends those that were cancelled or whose time is over, but for prompts that have begun: a pass
+// undoes these.
+void Scheduler::end_early() noexcept {
     for (const auto &one : members_) {
-        if (!one->ended() && !one->in_pass && !one->seat.growing && one->cancel_requested()) {
+        if (one->ended() || one->in_pass || one->seat.growing) {
+            continue;
+        }
+        if (one->cancel_requested()) {
             end(*one, Status::cancelled, StopReason::cancelled, "cancelled by the caller");
+        } else if (one->deadline.passed()) {
+            end(*one, Status::timeout, StopReason::timeout, "the generation's time was over");
         }
     }
 }
@@ -195,7 +201,7 @@ Scheduler::Ready Scheduler::plan() {
             continue;
         }
         const bool held = one->session->busy.load(std::memory_order_relaxed);
-        one->seat.leaves = one->cancel_requested(); // the prompt has begun, else it had ended
+        one->seat.leaves = one->seat.growing && one->ends_early(); // a pass undoes its prompt
         one->seat.ready = one->seat.growing || (!held && one->waiting < limits_.events_max);
         read = read || (held && !one->seat.growing);
         turns_.push_back(&one->seat);
@@ -299,7 +305,7 @@ std::unique_ptr<SchedulerEvent> Scheduler::next(const Caller &caller, const stas
         if (stopped_) {
             fail(Status::cancelled, "the scheduler was stopped");
         }
-        end_cancelled();
+        end_early();
         if (std::unique_ptr<SchedulerEvent> event = take(of)) {
             changed_.notify_all(); // its session may go on
             return event;
@@ -328,7 +334,7 @@ void Scheduler::cancel(const stasis_session *session) {
         fail(Status::not_found, "the session is not in this scheduler");
     }
     one->cancelled = true;
-    end_cancelled();
+    end_early();
     changed_.notify_all();
 }
 

@@ -34,13 +34,14 @@ struct SchedulerEvent : stasis_scheduler_event {
 struct Scheduled {
     // Throws Error for options that the session cannot serve after the prompt.
     Scheduled(stasis_session &of, GenerateOptions given, Prompt prompt, stasis_cancel *cancel_,
-              void *user_);
+              void *user_, Deadline deadline_);
     ~Scheduled();
 
     stasis_session *const session;
     const GenerateOptions options;
     void *const user;
     const HeldCancel cancel;
+    const Deadline deadline; // of the prompt and all tokens
     TextStream text;
     Seat seat;
     uint64_t begin, position = 0; // of the first new token, of the last one
@@ -63,6 +64,7 @@ struct Scheduled {
     bool cancel_requested() const {
         return cancelled || (cancel.get() != nullptr && cancel.get()->requested.load());
     }
+    bool ends_early() const { return cancel_requested() || deadline.passed(); }
 
   private:
     static void hear(void *user, uint32_t token, std::span<const float> row);
@@ -101,7 +103,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     void add_token(Scheduled &one) noexcept;
     void end(Scheduled &one, Status status, StopReason reason, const char *message) noexcept;
     void end_failed(Scheduled &one) noexcept;
-    void end_cancelled() noexcept;
+    void end_early() noexcept;
     Ready plan();
     void lead(Lock &lock, const Caller &caller);
     void settle(double seconds) noexcept;

@@ -85,7 +85,8 @@ stasis_status stasis_scheduler_submit(stasis_scheduler *scheduler, stasis_sessio
         stasis::Prompt first = read_prompt(*session->session, prompt);
         scheduler->scheduler->submit(
             *session, std::make_unique<Scheduled>(*session, std::move(generate), std::move(first),
-                                                  given.cancel, given.callback_user));
+                                                  given.cancel, given.callback_user,
+                                                  stasis::Deadline::in_ms(given.timeout_ms)));
     });
 }
 

@@ -269,7 +269,7 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
         require_path(path, "path");
         const SessionUse use(*session, caller, Use::reads);
         const stasis_save_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        CallWatch watch(caller, given);
         save(*session->session, given, watch.watch(),
              [&](stasis::State &&state, SaveOptions &chosen) {
                  chosen.known = session->saved;
@@ -286,7 +286,7 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
         HostSink host(caller, sink);
         const SessionUse use(*session, caller, Use::reads);
         const stasis_save_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        CallWatch watch(caller, given);
         save(*session->session, given, watch.watch(),
              [&](const stasis::State &state, const SaveOptions &chosen) {
                  stasis::format::write_stream(state, host.sink(), chosen);
@@ -302,7 +302,7 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require_path(path, "path");
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        CallWatch watch(caller, given);
         *session = load_traced(caller, model->model, given, watch.watch(),
                                [&](const stasis::Watch &open_watch) {
                                    return Snapshot::open(path, stasis::system_files(), open_watch);
@@ -318,7 +318,7 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
         require(session, "session");
         HostSource host(caller, source);
         const stasis_load_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        CallWatch watch(caller, given);
         *session = load_traced(caller, model->model, given, watch.watch(),
                                [&](const stasis::Watch &open_watch) {
                                    return Snapshot::open_source(host.source(), open_watch);
@@ -331,7 +331,7 @@ stasis_status stasis_snapshot_compact(const char *path, const stasis_save_option
     return enter(error, [&](const Caller &caller) {
         require_path(path, "path");
         const stasis_save_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        CallWatch watch(caller, given);
         compact(path, given, watch.watch());
     });
 }
@@ -345,7 +345,7 @@ stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_mod
         require_struct(report, "report");
         const Busy busy(snapshot->busy, "snapshot");
         const stasis_verify_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        CallWatch watch(caller, given);
         const Snapshot &own = *snapshot->snapshot;
         const uint64_t sections = check_strictly(own, given, watch.watch());
         const stasis::VerifyReport found = verify_file(own, model->model, given, watch.watch());

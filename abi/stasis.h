@@ -80,6 +80,7 @@ typedef struct stasis_threads stasis_threads;   /* a pool that models share: sta
 #define STASIS_BUFFER_TOO_SMALL 18 /* nothing was written except the required size */
 #define STASIS_CONFLICT 19         /* the file, or the log, has other contents than expected */
 #define STASIS_NO_TOKEN 20         /* none is left to draw: a constraint allows none */
+#define STASIS_TIMEOUT 21          /* timeout_ms of the options has passed */
 
 /* Layout frozen. `message` is zero-terminated UTF-8: what was expected, what was found, and where.
  * Bytes of a path that are not UTF-8 appear as \xNN. A message that is too long has "..." in place
@@ -152,6 +153,7 @@ typedef struct stasis_model_options {
     uint64_t state_budget_bytes; /* of recurrent states, see stasis_session_rewind; 0: 512 MiB */
     const char *date; /* "2026-01-02", for chat templates that print today's; NULL: not known */
     stasis_threads *thread_pool; /* computes in place of own threads; `threads` must then be 0 */
+    uint64_t timeout_ms; /* ends the call with TIMEOUT, see stasis_resources.h; 0: no limit */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -192,8 +194,7 @@ typedef struct stasis_model_stats {
     uint32_t struct_size, reserved;
     uint64_t kv_budget_bytes; /* the limit; UINT64_MAX: no limit */
     uint64_t kv_used_bytes;   /* bytes of pages that sessions hold */
-    uint64_t kv_cached_bytes; /* bytes of free pages kept for reuse; they count towards the budget
-                                 and are reclaimed when pages are needed */
+    uint64_t kv_cached_bytes; /* of free pages kept for reuse, reclaimed when pages are needed */
     uint64_t kv_shared_bytes; /* saved by sharing: a page counts for every further session */
     uint64_t scratch_bytes;   /* workspace of forward passes; all that MTP heads take */
     uint64_t kv_known_bytes;  /* the part of kv_cached_bytes that the prefix cache finds by their
@@ -335,6 +336,7 @@ typedef struct stasis_run_options {
     void *progress_user;
     stasis_logits_fn logits; /* called in ascending order of positions; NULL: none */
     void *logits_user;
+    uint64_t timeout_ms; /* as in stasis_model_options */
 } stasis_run_options;
 
 /* A session at one moment. */
@@ -352,9 +354,8 @@ typedef struct stasis_session_info {
     uint64_t positions_evicted;
     uint64_t tokens_reused; /* positions that appends and loads took from pages of other sessions,
                                or of this one before a rewind; over its life, a fork's from 0 on */
-    uint64_t positions_foreign; /* some positions below this one were computed under another
-                                   profile (STASIS_LOAD_ANY_PROFILE): they can neither be verified
-                                   nor computed again; 0: none */
+    uint64_t positions_foreign; /* some positions below it are of another profile, and cannot be
+                                   computed again (STASIS_LOAD_ANY_PROFILE); 0: none */
     uint32_t older, reserved;   /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last
                             commit is damaged, or forked from such a session, and not saved since */
     uint64_t states; /* recurrent states that this session holds: the last, and checkpoints */
@@ -415,8 +416,7 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
 
 #define STASIS_REWIND_RECOMPUTE 1u /* below the floor, compute local layers again from the log */
 /* Rewinds to `position`: tokens from there on are removed as if they had never been appended.
- * Sampling settings stay; a system text that waits for its user turn is dropped. Position 0 can
- * always be reached.
+ * Sampling settings stay; a system text that waits for its user turn is dropped. 0 always works.
  * The state of recurrent layers cannot be cut. Sessions keep checkpoints of it, together within
  * state_budget_bytes, or two each: at every 256th of the last 4096 positions, ever fewer before.
  * The next call that needs the state computes again what follows the nearest one, and may return
@@ -493,7 +493,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #include "stasis_embed.h"      /* texts as vectors */
 #include "stasis_generate.h"   /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h"   /* models to GGUF files */
-#include "stasis_resources.h"  /* threads that models share */
+#include "stasis_resources.h"  /* threads that models share, and the time of calls */
 #include "stasis_scheduler.h"  /* generation for many sessions at once */
 #include "stasis_snapshot.h"   /* sessions to files and streams and back */
 #include "stasis_trace.h"      /* reports of what happens to a session's KV cache */

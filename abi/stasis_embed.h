@@ -42,7 +42,7 @@ typedef struct stasis_embed_input {
     size_t token_count;
 } stasis_embed_input;
 
-/* How vectors are made. None of `chunk`, `cancel` and `progress` influences them. */
+/* How vectors are made. Nothing from `chunk` on influences them. */
 typedef struct stasis_embed_options {
     uint32_t struct_size;
     uint32_t pooling;   /* STASIS_POOLING_...; 0: as the files say */
@@ -52,6 +52,7 @@ typedef struct stasis_embed_options {
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* positions of this call */
     void *progress_user;
+    uint64_t timeout_ms; /* ends the call with TIMEOUT, see stasis_resources.h; 0: no limit */
 } stasis_embed_options;
 
 /* Fills the struct with defaults, as every _init function of stasis.h. */

@@ -153,6 +153,7 @@ typedef struct stasis_generate_options {
     /* Reports with each token its log-probability, and those of this many most likely tokens in its
      * place. At most the vocabulary, else INVALID_ARGUMENT; 0: none are computed. */
     uint32_t log_probability_count, reserved;
+    uint64_t timeout_ms; /* ends it with TIMEOUT, see stasis_resources.h; 0: no limit */
 } stasis_generate_options;
 
 #define STASIS_STOP_LENGTH 0u    /* reason: tokens_max, or the session is full */
@@ -161,6 +162,7 @@ typedef struct stasis_generate_options {
 #define STASIS_STOP_CALLBACK 3u  /* the host; the status of stasis_session_generate is STOPPED */
 #define STASIS_STOP_CANCELLED 4u /* the cancel handle; the status is CANCELLED */
 #define STASIS_STOP_NO_TOKEN 5u  /* no token is left to draw: stasis_session_set_constraint */
+#define STASIS_STOP_TIMEOUT 6u   /* timeout_ms has passed; the status is TIMEOUT */
 
 /* Outcome of a generation, filled however it ends. */
 typedef struct stasis_generate_result {
@@ -187,7 +189,7 @@ void stasis_generate_options_init(stasis_generate_options *options, size_t size)
  * Errors:
  *   statuses of decode
  *   UNSUPPORTED  stop strings without a tokenizer
- *   CANCELLED, STOPPED */
+ *   CANCELLED, TIMEOUT, STOPPED */
 stasis_status stasis_session_generate(stasis_session *session,
                                       const stasis_generate_options *options,
                                       stasis_generate_result *result, stasis_error *error);
@@ -239,6 +241,7 @@ stasis_status stasis_generation_begin(stasis_session *session,
  *   statuses of decode
  *   CANCELLED  `generated` then is an event with `last`, with the text that is held back: a host
  *              that gives up can show it. To one that goes on, that text comes again.
+ *   TIMEOUT    `generated` then is the event with `last`: the generation is over
  *   NOT_FOUND  the session was freed before the generation was over */
 stasis_status stasis_generation_next(stasis_generation *generation, stasis_generated *generated,
                                      stasis_error *error);

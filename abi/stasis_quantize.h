@@ -38,6 +38,7 @@ typedef struct stasis_quantize_options {
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* bytes of weights read */
     void *progress_user;
+    uint64_t timeout_ms; /* ends the call with TIMEOUT, see stasis_resources.h; 0: no limit */
 } stasis_quantize_options;
 
 #define STASIS_QUANTIZE_TYPES_MAX 16

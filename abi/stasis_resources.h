@@ -1,5 +1,5 @@
-/* Stasis: what models take from the machine. Part of stasis.h, which states the conventions;
- * include that. */
+/* Stasis: threads that models share, and the time of calls. Part of stasis.h, which states the
+ * conventions; include that. */
 #ifndef STASIS_RESOURCES_H
 #define STASIS_RESOURCES_H
 #include "stasis.h"
@@ -45,6 +45,21 @@ stasis_status stasis_threads_create(const stasis_threads_options *options, stasi
 /* Releases the pool, at any time. Its threads end with the last model that has it, or at once.
  * Thread-safe. */
 void stasis_threads_free(stasis_threads *threads);
+
+/* ---- The time of a call ------------------------------------------------------------------------
+ * Options that have a cancel handle have `timeout_ms`: so many milliseconds after the call began it
+ * ends with TIMEOUT. Time is that of CLOCK_MONOTONIC. Everything else is as with CANCELLED: what an
+ * append has not finished is undone, a save leaves the file as it was, and the clock is looked at
+ * where the cancel handle is. An append looks before each layer of each pass, so that a call ends
+ * within about a layer of up to `chunk` positions after its time; other calls look more often. A
+ * GPU looks before a pass.
+ *
+ * A generation has its time for all of its tokens, from the call that begins it on: generate,
+ * stasis_generation_begin, or stasis_scheduler_submit. It is looked at between tokens: one that has
+ * begun is finished, those that were delivered stay, and the text that was held back comes with the
+ * last event. The generation is over then: stop_reason is STASIS_STOP_TIMEOUT, and the session can
+ * be used at once. In a scheduler, where it is looked at between passes, a session whose time ends
+ * during its prompt is as before submit. */
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -39,6 +39,7 @@ typedef struct stasis_save_options {
     void *progress_user;
     uint32_t codec; /* of what this call writes; contents of the file stay as they are */
     uint32_t keep;  /* of the whole session */
+    uint64_t timeout_ms; /* ends the call with TIMEOUT, see stasis_resources.h; 0: no limit */
 } stasis_save_options;
 
 #define STASIS_LOAD_NO_RECOMPUTE 1u /* refuse (UNSUPPORTED) a file without keys and values */
@@ -67,6 +68,7 @@ typedef struct stasis_load_options {
     void *progress_user;
     const struct stasis_trace_options *trace; /* of the new session; its pages and LOAD are reported
                                                  at the end of the call; NULL: none */
+    uint64_t timeout_ms;                      /* as in stasis_save_options */
 } stasis_load_options;
 
 /* The destination of a snapshot that is not a file. `write` takes all `size_bytes` or returns
@@ -242,7 +244,7 @@ stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_sna
                                       stasis_difference *difference, stasis_error *error);
 
 /* Replaces the file `path` by a new one that holds its state and nothing else: data of rewound
- * positions and of other commits is gone. Only cancel, progress and codec of the options are used;
+ * positions and of other commits is gone. Only cancel, progress, codec and timeout_ms are used;
  * keys and values are kept as they were. Whole or not at all, as a save. Sessions and snapshots of
  * the old file keep what they have.
  * Errors:
@@ -265,6 +267,7 @@ typedef struct stasis_verify_options {
     uint64_t audit_seed;  /* selects the pages; to be chosen after the file was made */
     uint32_t flags;       /* STASIS_VERIFY_STRICT or 0 */
     uint32_t reserved;    /* 0 */
+    uint64_t timeout_ms;  /* as in stasis_save_options */
 } stasis_verify_options;
 
 #define STASIS_VERIFY_STRICT                                                                       \

@@ -49,9 +49,9 @@ stasis_status stasis_text_stream_create(const stasis_model *model,
         require(stream, "stream");
         const stasis_generate_options given = read_struct(options, "options");
         require_no_callback(given);
-        if (given.cancel != nullptr || given.log_probability_count != 0) {
+        if (given.cancel != nullptr || given.log_probability_count != 0 || given.timeout_ms != 0) {
             fail(stasis::Status::invalid_argument,
-                 "options.cancel and options.log_probability_count: expected NULL and 0, for a "
+                 "options.cancel, log_probability_count and timeout_ms: expected NULL and 0, for a "
                  "text stream draws nothing");
         }
         const stasis::GenerateOptions own = read_generate_options(given);

@@ -231,7 +231,7 @@ void check_continues(const Snapshot &old, const State &state, const SaveOptions 
 }
 
 // Returns the state in the file, if this one may be committed to it. Throws Error(invalid_argument)
-// if not, Error(conflict), Error(io), Error(cancelled), Error(stopped).
+// if not, Error(conflict), Error(io), Error(cancelled), Error(timeout), Error(stopped).
 std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
                                                  const SaveOptions &options) {
     const std::string path = file.path();
@@ -242,7 +242,7 @@ std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
         return old;
     } catch (const Error &error) {
         if (error.status() == Status::io || error.status() == Status::cancelled ||
-            error.status() == Status::stopped) {
+            error.status() == Status::timeout || error.status() == Status::stopped) {
             throw;
         }
         if (error.status() == Status::conflict) {

@@ -12,6 +12,7 @@ import (
 	"math"
 	"runtime/cgo"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -168,6 +169,18 @@ func first[T any](values []T) *T {
 		return nil
 	}
 	return &values[0]
+}
+
+// milliseconds is a timeout, at least 1 unless it is 0, which is none.
+func (c *call) milliseconds(timeout time.Duration) C.uint64_t {
+	if timeout < 0 {
+		c.refuse(&Error{Op: c.op, Status: ErrInvalidArgument,
+			Message: fmt.Sprintf("Timeout is %v: expected 0 or more", timeout)})
+	}
+	if timeout > 0 && timeout < time.Millisecond {
+		return 1
+	}
+	return C.uint64_t(timeout.Milliseconds())
 }
 
 // count is a number that C keeps in 32 bits.

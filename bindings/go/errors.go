@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"io/fs"
+	"os"
 	"strings"
 )
 
@@ -35,6 +36,7 @@ const (
 	ErrBufferTooSmall  Status = C.STASIS_BUFFER_TOO_SMALL // the binding does not let this one out
 	ErrConflict        Status = C.STASIS_CONFLICT         // other contents than expected
 	ErrNoToken         Status = C.STASIS_NO_TOKEN         // a constraint leaves none to draw
+	ErrTimeout         Status = C.STASIS_TIMEOUT          // Timeout of the options has passed
 )
 
 // Error gives the status its name in stasis.h, such as "BUSY".
@@ -64,10 +66,12 @@ func (e *Error) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Is makes errors.Is find the status, and fs.ErrNotExist where it was a file that was not found.
-// A position or a session's state may be NOT_FOUND too.
+// Is makes errors.Is find the status, os.ErrDeadlineExceeded for ErrTimeout, and fs.ErrNotExist
+// where it was a file that was not found. A position or a session's state may be NOT_FOUND too.
 func (e *Error) Is(target error) bool {
-	return target == e.Status || target == fs.ErrNotExist && e.Status == ErrNotFound && e.names
+	return target == e.Status ||
+		target == os.ErrDeadlineExceeded && e.Status == ErrTimeout ||
+		target == fs.ErrNotExist && e.Status == ErrNotFound && e.names
 }
 
 // As makes errors.As give the status to a *Status.

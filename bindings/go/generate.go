@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"time"
 	"unsafe"
 )
 
@@ -18,6 +19,9 @@ type GenerateOptions struct {
 	StopTokens       []Token
 	StopStrings      []string
 	LogProbabilities int // of each token, and of so many most likely ones in its place
+	// Timeout ends the generation, from the call that begins it on, with ErrTimeout; tokens stay.
+	// 0: no limit. A context's deadline does the same with ErrCancelled.
+	Timeout time.Duration
 }
 
 // Generated is a token that generation has appended.
@@ -44,6 +48,7 @@ const (
 	StopCallback  StopReason = C.STASIS_STOP_CALLBACK  // the error is ErrStopped
 	StopCancelled StopReason = C.STASIS_STOP_CANCELLED // the error is ErrCancelled
 	StopNoToken   StopReason = C.STASIS_STOP_NO_TOKEN  // the constraint allows none
+	StopTimeout   StopReason = C.STASIS_STOP_TIMEOUT   // the error is ErrTimeout
 )
 
 // GenerateResult reports what a generation did, however it ended.
@@ -70,6 +75,7 @@ func (c *call) generateOptions(o *GenerateOptions,
 		return &given
 	}
 	given.tokens_max = C.uint64_t(o.TokensMax)
+	given.timeout_ms = c.milliseconds(o.Timeout)
 	if o.IgnoreEnd {
 		given.flags = C.STASIS_GENERATE_IGNORE_END
 	}

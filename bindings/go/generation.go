@@ -183,7 +183,7 @@ type Piece struct {
 }
 
 // TextStream makes one with the stop conditions of the options, of which TokensMax counts this
-// stream's tokens; LogProbabilities must be 0. Options may be nil.
+// stream's tokens; LogProbabilities and Timeout must be 0. Options may be nil.
 func (m *Model) TextStream(options *GenerateOptions) (*TextStream, error) {
 	c := brief("text stream")
 	given := c.generateOptions(options, nil)

@@ -10,6 +10,7 @@ import "C"
 import (
 	"context"
 	"runtime"
+	"time"
 	"unsafe"
 )
 
@@ -43,6 +44,9 @@ type SessionOptions struct {
 // RunOptions accompany calls that compute tokens; the zero value is the default.
 type RunOptions struct {
 	Chunk int // positions computed together, without influence on results; 0: chosen
+	// Timeout ends the call with ErrTimeout, as if it had never been made; 0: no limit. A context's
+	// deadline does the same with ErrCancelled.
+	Timeout time.Duration
 
 	// Progress gets positions of this call; an error ends it.
 	Progress func(done, total uint64) error
@@ -110,6 +114,7 @@ func (c *call) runOptions(o *RunOptions) *C.stasis_run_options {
 	given.cancel = c.cancel
 	if o != nil {
 		given.chunk = c.count("Chunk", o.Chunk)
+		given.timeout_ms = c.milliseconds(o.Timeout)
 		given.progress, given.progress_user = c.progress(o.Progress)
 		if o.Logits != nil {
 			c.hooks.logits = o.Logits

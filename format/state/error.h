@@ -33,6 +33,7 @@ enum class Status : int32_t {
     buffer_too_small = 18,
     conflict = 19,
     no_token = 20,
+    timeout = 21,
 };
 
 class Error : public std::exception {

@@ -146,7 +146,7 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
     }
     entries_.push_back({place.next});
     AppendOptions run;
-    run.watch.cancel = place.cancel;
+    run.watch = place.watch;
     append(own, entries_, run);
     common_ = position;
 }

@@ -3,7 +3,6 @@
 // neither the passes nor generation.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,9 +25,9 @@ struct DraftOptions {
 // The log and the settings for which tokens are proposed.
 struct DraftPlace {
     const TokenLog &log;
-    uint32_t next;            // drawn for the position after the log
-    const Sampling &sampling; // the settings that will draw
-    const std::atomic<bool> *cancel = nullptr;
+    uint32_t next;                         // drawn for the position after the log
+    const Sampling &sampling;              // the settings that will draw
+    Watch watch = {};                      // ends it, without a report of progress
     std::span<const uint16_t> hidden = {}; // [hidden] final hidden state of the log's last position
 };
 

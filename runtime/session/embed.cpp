@@ -20,7 +20,8 @@ template <typename Part> void for_input(size_t index, const Part &part) {
     try {
         part();
     } catch (const Error &error) {
-        if (error.status() == Status::cancelled || error.status() == Status::stopped) {
+        if (error.status() == Status::cancelled || error.status() == Status::timeout ||
+            error.status() == Status::stopped) {
             throw;
         }
         fail(error.status(), "inputs[%zu]: %s", index, error.what());

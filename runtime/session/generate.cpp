@@ -38,8 +38,8 @@ bool Generation::next(const Watch &watch, Generated &event) {
         watch.look(result_.count, result_.count);
         draw(watch);
     } catch (const Error &error) {
-        if (error.status() == Status::no_token) {
-            end(StopReason::no_token);
+        if (error.status() == Status::no_token || error.status() == Status::timeout) {
+            end(error.status() == Status::no_token ? StopReason::no_token : StopReason::timeout);
             event = last(text_.piece());
             return false;
         }

@@ -27,9 +27,9 @@ class Generation {
     Generation &operator=(const Generation &) = delete;
 
     // Draws the next token, appends it and describes it in `event`, whose pointers are valid until
-    // the next call. Returns false where there is none: the event then has `last` and the text that
-    // was held back. If the reason in the result is `cancelled`, that text stays held back and a
-    // later call goes on; else the generation is over. Strong guarantee.
+    // the next call. Returns false where there is none, or the watch's time is over: the event then
+    // has `last` and the text that was held back. If the reason in the result is `cancelled`, that
+    // text stays held back and a later call goes on; else the generation is over. Strong guarantee.
     bool next(const Watch &watch, Generated &event);
     // Drops rows computed ahead, so that the session can be read, shared and stored as it is.
     void settle() noexcept;

@@ -19,6 +19,7 @@ enum class StopReason : uint32_t {
     callback,
     cancelled,
     no_token, // the constraint allows none
+    timeout,
 };
 
 struct Generated {

@@ -142,13 +142,12 @@ void Lookahead::propose(uint32_t drawn, uint64_t most, const Watch &watch) {
     if (wanted == 0) {
         return;
     }
-    const std::atomic<bool> *cancel = watch.cancel;
     std::vector<uint32_t> &proposals = drafting_->proposals;
     try {
         proposals.clear();
-        drafting_->drafter->propose(
-            {timeline_.log, drawn, session_.settings().sampling, cancel, timeline_.hidden.numbers},
-            wanted, proposals);
+        drafting_->drafter->propose({timeline_.log, drawn, session_.settings().sampling,
+                                     watch.silent(), timeline_.hidden.numbers},
+                                    wanted, proposals);
         const auto fits = [&](uint32_t token) {
             return token < session_.model()->config.vocabulary;
         };
@@ -161,7 +160,7 @@ void Lookahead::propose(uint32_t drawn, uint64_t most, const Watch &watch) {
     } catch (...) {
         rows_.resize(1);
         drafts_ = false;
-        result_.draft_failures += cancel == nullptr || !cancel->load() ? 1 : 0;
+        result_.draft_failures += watch.ends() ? 0 : 1;
     }
 }
 

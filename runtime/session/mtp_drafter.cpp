@@ -61,7 +61,7 @@ void MtpDrafter::computed(const TokenLog &log, uint64_t begin,
         for (size_t at = 0; at < hidden.size(); at += slice) {
             add(begin + at / width(), hidden.subspan(at, std::min(slice, hidden.size() - at)));
             if (waiting() >= kRows) {
-                catch_up(log, nullptr);
+                catch_up(log, {});
             }
         }
     } catch (...) { // proposals begin anew
@@ -71,8 +71,7 @@ void MtpDrafter::computed(const TokenLog &log, uint64_t begin,
 }
 
 // Appends rows to the timeline: tokens, and the hidden states before them [tokens][hidden].
-void MtpDrafter::run(std::span<const uint32_t> tokens, const uint16_t *hidden,
-                     const std::atomic<bool> *cancel) {
+void MtpDrafter::run(std::span<const uint32_t> tokens, const uint16_t *hidden, const Watch &watch) {
     std::vector<TokenEntry> entries;
     for (const uint32_t token : tokens) {
         entries.push_back({token});
@@ -86,8 +85,6 @@ void MtpDrafter::run(std::span<const uint32_t> tokens, const uint16_t *hidden,
         pass->clear();
         append.stage({tokens.size(), 0}, *pass);
         pass->previous = hidden;
-        Watch watch;
-        watch.cancel = cancel;
         forward(*pass, watch, 0, tokens.size());
         append.accept(*pass, {});
         append.commit(pass->hidden + (tokens.size() - 1) * width());
@@ -98,7 +95,7 @@ void MtpDrafter::run(std::span<const uint32_t> tokens, const uint16_t *hidden,
 }
 
 // Runs the rows whose tokens are in the log.
-void MtpDrafter::catch_up(const TokenLog &log, const std::atomic<bool> *cancel) {
+void MtpDrafter::catch_up(const TokenLog &log, const Watch &watch) {
     if (!timeline_) {
         timeline_.emplace(*model_->mtp, TimelineOptions());
     }
@@ -109,7 +106,7 @@ void MtpDrafter::catch_up(const TokenLog &log, const std::atomic<bool> *cancel) 
         for (uint64_t i = 0; i < count; ++i) {
             tokens.push_back(log[next + i].token);
         }
-        run(tokens, waiting_.data(), cancel);
+        run(tokens, waiting_.data(), watch);
         waiting_.erase(waiting_.begin(),
                        waiting_.begin() + static_cast<ptrdiff_t>(count * width()));
         next += count;
@@ -130,7 +127,7 @@ void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint3
     if (most == 0 || position + most > model_->config.context) {
         return; // the head's context ends where the model's does
     }
-    catch_up(place.log, place.cancel);
+    catch_up(place.log, place.watch);
     assert(waiting() == 1);
 
     const uint64_t length = history_length(place.sampling, position);
@@ -143,7 +140,7 @@ void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint3
     const uint64_t certain = rows();
     try {
         uint32_t token = place.next;
-        run({&token, 1}, waiting_.data(), place.cancel);
+        run({&token, 1}, waiting_.data(), place.watch);
         for (size_t count = 1;; ++count) {
             history_.push_back(token);
             token = draw(place, position + count);
@@ -151,7 +148,7 @@ void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint3
             if (count == most) {
                 break;
             }
-            run({&token, 1}, timeline_->hidden.numbers.data(), place.cancel);
+            run({&token, 1}, timeline_->hidden.numbers.data(), place.watch);
         }
     } catch (...) {
         shorten(certain);

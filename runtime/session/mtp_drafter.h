@@ -36,9 +36,8 @@ class MtpDrafter final : public Drafter {
     uint64_t end() const { return first_ + rows() + waiting(); }
     void shorten(uint64_t rows) noexcept;
     void add(uint64_t begin, std::span<const uint16_t> hidden);
-    void run(std::span<const uint32_t> tokens, const uint16_t *hidden,
-             const std::atomic<bool> *cancel);
-    void catch_up(const TokenLog &log, const std::atomic<bool> *cancel);
+    void run(std::span<const uint32_t> tokens, const uint16_t *hidden, const Watch &watch);
+    void catch_up(const TokenLog &log, const Watch &watch);
     uint32_t draw(const DraftPlace &place, uint64_t position);
 
     std::shared_ptr<Model> model_;

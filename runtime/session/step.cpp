@@ -76,7 +76,7 @@ void draw_one(StepItem &item, std::span<const float> row, Pass &scratch,
         }
     } catch (...) {
         item.error = std::current_exception();
-        item.ended_call = watch.cancel != nullptr && watch.cancel->load();
+        item.ended_call = watch.ends();
     }
 }
 
@@ -90,7 +90,7 @@ void draw_together(Model &model, std::vector<StepItem *> &ready, bool spread, co
             item->session->timeline().require_hidden(*pass, watch);
         } catch (...) {
             item->error = std::current_exception();
-            item->ended_call = watch.cancel != nullptr && watch.cancel->load();
+            item->ended_call = watch.ends();
         }
         return item->error != nullptr;
     });

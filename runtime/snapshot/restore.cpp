@@ -379,7 +379,7 @@ void check_pages(Timeline &timeline, const std::shared_ptr<Model> &model, const 
             continue;
         }
         const std::optional<Divergence> found =
-            find_divergence(model, state, pages, {0, {watch.cancel, nullptr, nullptr}}, index);
+            find_divergence(model, state, pages, {0, watch.silent()}, index);
         if (!found || found->layer == Divergence::kNowhere) {
             fail(Status::diverged,
                  "recomputed keys and values of positions %llu to %llu do not give the stored "

@@ -49,7 +49,7 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
     Timeline timeline(*model, retaining);
     AppendOptions run;
     run.chunk = options.chunk;
-    run.watch.cancel = options.watch.cancel;
+    run.watch = options.watch.silent();
     run.schedule = &stored.profile;
     const auto behind = std::find_if(stored.evictions.begin(), stored.evictions.end(),
                                      [&](const auto &each) { return each.position >= end; });

@@ -148,7 +148,7 @@ Divergence diverged(Element element, uint64_t position, const std::string &messa
 }
 
 Redraw::Redraw(const State &stored, Model &model, const Watch &watch)
-    : stored_(stored), model_(model), watch_{watch.cancel} {
+    : stored_(stored), model_(model), watch_(watch.silent()) {
     for (const TokenEntry &entry : stored.log) {
         tokens_.push_back(entry.token);
         entries_.push_back({entry.token});

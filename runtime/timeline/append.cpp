@@ -312,8 +312,7 @@ void compute_states(std::span<Append> appends, const Watch &watch, size_t done, 
             continue;
         }
         guard(each, [&] { each.compute_state(watch); });
-        const std::atomic<bool> *cancel = watch.cancel;
-        each.ended_call = each.error != nullptr && cancel != nullptr && cancel->load();
+        each.ended_call = each.error != nullptr && watch.ends();
         watch.look(done, total);
     }
 }

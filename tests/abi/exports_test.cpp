@@ -103,7 +103,8 @@ TEST_CASE("stasis_version: version and names of statuses") {
     CHECK(std::string(stasis_status_name(STASIS_BUFFER_TOO_SMALL)) == "BUFFER_TOO_SMALL");
     CHECK(std::string(stasis_status_name(STASIS_CONFLICT)) == "CONFLICT");
     CHECK(std::string(stasis_status_name(STASIS_NO_TOKEN)) == "NO_TOKEN");
-    for (stasis_status status : {-1, 21, INT32_MAX, INT32_MIN}) {
+    CHECK(std::string(stasis_status_name(STASIS_TIMEOUT)) == "TIMEOUT");
+    for (stasis_status status : {-1, 22, INT32_MAX, INT32_MIN}) {
         CHECK(std::string(stasis_status_name(status)) == "UNKNOWN");
     }
 }

@@ -26,7 +26,7 @@ FIELD(stasis_allocator, allocate, 16, 8);
 FIELD(stasis_allocator, deallocate, 24, 8);
 FIELD(stasis_allocator, release, 32, 8);
 
-STRUCT(stasis_model_options, 112);
+STRUCT(stasis_model_options, 120);
 FIELD(stasis_model_options, struct_size, 0, 4);
 FIELD(stasis_model_options, threads, 4, 4);
 FIELD(stasis_model_options, device, 8, 8);
@@ -43,6 +43,7 @@ FIELD(stasis_model_options, verify_weights, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 FIELD(stasis_model_options, date, 96, 8);
 FIELD(stasis_model_options, thread_pool, 104, 8);
+FIELD(stasis_model_options, timeout_ms, 112, 8);
 
 STRUCT(stasis_model_info, 664);
 FIELD(stasis_model_info, struct_size, 0, 4);
@@ -118,7 +119,7 @@ FIELD(stasis_session_options, track_attention, 32, 4);
 FIELD(stasis_session_options, reserved_1, 36, 4);
 FIELD(stasis_session_options, domain, 40, 8);
 
-STRUCT(stasis_run_options, 48);
+STRUCT(stasis_run_options, 56);
 FIELD(stasis_run_options, struct_size, 0, 4);
 FIELD(stasis_run_options, chunk, 4, 4);
 FIELD(stasis_run_options, cancel, 8, 8);
@@ -126,6 +127,7 @@ FIELD(stasis_run_options, progress, 16, 8);
 FIELD(stasis_run_options, progress_user, 24, 8);
 FIELD(stasis_run_options, logits, 32, 8);
 FIELD(stasis_run_options, logits_user, 40, 8);
+FIELD(stasis_run_options, timeout_ms, 48, 8);
 
 STRUCT(stasis_session_info, 120);
 FIELD(stasis_session_info, struct_size, 0, 4);
@@ -185,7 +187,7 @@ FIELD(stasis_generated, log_probability_count, 44, 4);
 FIELD(stasis_generated, best_tokens, 48, 8);
 FIELD(stasis_generated, best_log_probabilities, 56, 8);
 
-STRUCT(stasis_generate_options, 80);
+STRUCT(stasis_generate_options, 88);
 FIELD(stasis_generate_options, struct_size, 0, 4);
 FIELD(stasis_generate_options, flags, 4, 4);
 FIELD(stasis_generate_options, tokens_max, 8, 8);
@@ -198,6 +200,7 @@ FIELD(stasis_generate_options, callback_user, 56, 8);
 FIELD(stasis_generate_options, cancel, 64, 8);
 FIELD(stasis_generate_options, log_probability_count, 72, 4);
 FIELD(stasis_generate_options, reserved, 76, 4);
+FIELD(stasis_generate_options, timeout_ms, 80, 8);
 
 STRUCT(stasis_text_piece, 32);
 FIELD(stasis_text_piece, struct_size, 0, 4);
@@ -233,7 +236,7 @@ FIELD(stasis_step_item, token, 32, 4);
 FIELD(stasis_step_item, status, 36, 4);
 FIELD(stasis_step_item, error, 40, 8);
 
-STRUCT(stasis_save_options, 40);
+STRUCT(stasis_save_options, 48);
 FIELD(stasis_save_options, struct_size, 0, 4);
 FIELD(stasis_save_options, flags, 4, 4);
 FIELD(stasis_save_options, cancel, 8, 8);
@@ -241,8 +244,9 @@ FIELD(stasis_save_options, progress, 16, 8);
 FIELD(stasis_save_options, progress_user, 24, 8);
 FIELD(stasis_save_options, codec, 32, 4);
 FIELD(stasis_save_options, keep, 36, 4);
+FIELD(stasis_save_options, timeout_ms, 40, 8);
 
-STRUCT(stasis_load_options, 48);
+STRUCT(stasis_load_options, 56);
 FIELD(stasis_load_options, struct_size, 0, 4);
 FIELD(stasis_load_options, flags, 4, 4);
 FIELD(stasis_load_options, session, 8, 8);
@@ -250,6 +254,7 @@ FIELD(stasis_load_options, cancel, 16, 8);
 FIELD(stasis_load_options, progress, 24, 8);
 FIELD(stasis_load_options, progress_user, 32, 8);
 FIELD(stasis_load_options, trace, 40, 8);
+FIELD(stasis_load_options, timeout_ms, 48, 8);
 
 STRUCT(stasis_sink, 24);
 FIELD(stasis_sink, struct_size, 0, 4);
@@ -296,7 +301,7 @@ FIELD(stasis_difference, reserved, 20, 4);
 FIELD(stasis_difference, position, 24, 8);
 FIELD(stasis_difference, message, 32, 256);
 
-STRUCT(stasis_verify_options, 56);
+STRUCT(stasis_verify_options, 64);
 FIELD(stasis_verify_options, struct_size, 0, 4);
 FIELD(stasis_verify_options, chunk, 4, 4);
 FIELD(stasis_verify_options, cancel, 8, 8);
@@ -306,6 +311,7 @@ FIELD(stasis_verify_options, audit_percent, 32, 8);
 FIELD(stasis_verify_options, audit_seed, 40, 8);
 FIELD(stasis_verify_options, flags, 48, 4);
 FIELD(stasis_verify_options, reserved, 52, 4);
+FIELD(stasis_verify_options, timeout_ms, 56, 8);
 
 STRUCT(stasis_verify_report, 360);
 FIELD(stasis_verify_report, struct_size, 0, 4);
@@ -374,7 +380,7 @@ FIELD(stasis_embed_input, length, 16, 8);
 FIELD(stasis_embed_input, tokens, 24, 8);
 FIELD(stasis_embed_input, token_count, 32, 8);
 
-STRUCT(stasis_embed_options, 48);
+STRUCT(stasis_embed_options, 56);
 FIELD(stasis_embed_options, struct_size, 0, 4);
 FIELD(stasis_embed_options, pooling, 4, 4);
 FIELD(stasis_embed_options, prompt, 8, 8);
@@ -383,8 +389,9 @@ FIELD(stasis_embed_options, reserved, 20, 4);
 FIELD(stasis_embed_options, cancel, 24, 8);
 FIELD(stasis_embed_options, progress, 32, 8);
 FIELD(stasis_embed_options, progress_user, 40, 8);
+FIELD(stasis_embed_options, timeout_ms, 48, 8);
 
-STRUCT(stasis_quantize_options, 48);
+STRUCT(stasis_quantize_options, 56);
 FIELD(stasis_quantize_options, struct_size, 0, 4);
 FIELD(stasis_quantize_options, flags, 4, 4);
 FIELD(stasis_quantize_options, type, 8, 8);
@@ -393,6 +400,7 @@ FIELD(stasis_quantize_options, reserved, 20, 4);
 FIELD(stasis_quantize_options, cancel, 24, 8);
 FIELD(stasis_quantize_options, progress, 32, 8);
 FIELD(stasis_quantize_options, progress_user, 40, 8);
+FIELD(stasis_quantize_options, timeout_ms, 48, 8);
 
 STRUCT(stasis_quantize_share, 32);
 FIELD(stasis_quantize_share, type, 0, 8);

@@ -58,6 +58,7 @@ struct Task {
     std::vector<std::string> stop_strings = {};
     stasis_cancel *cancel = nullptr;
     void *user = nullptr;
+    uint64_t timeout_ms = 0;
 
     // Calls with the options, which are valid during it.
     template <typename Call> auto with_options(const Call &call) const {
@@ -75,6 +76,7 @@ struct Task {
         options.stop_string_count = strings.size();
         options.cancel = cancel;
         options.callback_user = user;
+        options.timeout_ms = timeout_ms;
         return call(options);
     }
 };

@@ -92,7 +92,7 @@ Digest converse(stasis_model *model, uint32_t seed) {
     return digest(session.get());
 }
 
-#define REFUSED(options, text)                                                                     \
+#define THREADS_REFUSED(options, text)                                                             \
     do {                                                                                           \
         stasis_threads *threads = nullptr;                                                         \
         stasis_error error;                                                                        \
@@ -231,32 +231,32 @@ TEST_CASE("stasis_threads_create: what is refused starts no thread") {
     const size_t before = live_threads().size();
     auto options = sized<stasis_threads_options>();
     options.count = 1025;
-    REFUSED(options, "1025");
+    THREADS_REFUSED(options, "1025");
     options.count = 3;
     options.name = "";
-    REFUSED(options, "empty");
+    THREADS_REFUSED(options, "empty");
     options.name = "fifteen-bytes--"; // and no room for a number
-    REFUSED(options, "fifteen-bytes--");
+    THREADS_REFUSED(options, "fifteen-bytes--");
     options.name = nullptr;
     options.cpu_count = 1;
-    REFUSED(options, "options.cpus");
+    THREADS_REFUSED(options, "options.cpus");
     const uint32_t cpus[] = {cpus_of(0).front(), 65535, 65536, cpus_of(0).front()};
     options.cpus = cpus;
     options.cpu_count = 2; // the kernel itself would take the first and drop the second
-    REFUSED(options, "CPU 65535: this process may not run on it");
+    THREADS_REFUSED(options, "CPU 65535: this process may not run on it");
     options.count = 1;
-    REFUSED(options, "CPU 65535: this process may not run on it");
+    THREADS_REFUSED(options, "CPU 65535: this process may not run on it");
     options.cpus = cpus + 1;
     options.cpu_count = 1; // of which none is left
-    REFUSED(options, "CPU 65535: this process may not run on it");
+    THREADS_REFUSED(options, "CPU 65535: this process may not run on it");
     options.cpus = cpus + 2;
-    REFUSED(options, "CPU 65536");
+    THREADS_REFUSED(options, "CPU 65536");
     const uint32_t twice[] = {cpus[0], cpus[0]};
     options.cpus = twice;
     options.cpu_count = 2;
-    REFUSED(options, "twice");
+    THREADS_REFUSED(options, "twice");
     options.struct_size = 3;
-    REFUSED(options, "struct_size");
+    THREADS_REFUSED(options, "struct_size");
     CHECK(stasis_threads_create(nullptr, nullptr, nullptr) == STASIS_INVALID_ARGUMENT);
     stasis_threads_free(nullptr);
 

@@ -167,6 +167,43 @@ TEST_CASE("Generation: a cancel request is an error, and the same call goes on a
           Status::Ok);
 }
 
+TEST_CASE("Generation: ends with its time, as calls do, and tokens stay") {
+    using namespace std::chrono_literals;
+    const auto times_out = [](const auto &call) {
+        try {
+            call();
+        } catch (const stasis::Error &error) {
+            return error.status() == stasis::Status::Timeout;
+        }
+        return false;
+    };
+    stasis::Session session = talk();
+    const stasis::Digest before = session.digest();
+    const std::vector<stasis::Token> tokens(200, 5);
+    const stasis::Progress waits = [](auto, auto) { std::this_thread::sleep_for(6ms); };
+    CHECK(times_out([&] { session.append(tokens, {.timeout = 5ms, .progress = waits}); }));
+    CHECK(session.digest() == before);
+    session.append(tokens, {.timeout = std::chrono::milliseconds::max()});
+    const std::uint64_t position = session.info().position;
+    std::uint64_t drawn = 0;
+    CHECK(times_out([&] {
+        for (const stasis::Generated &each :
+             session.generate({.ignore_end = true, .timeout = 200ms})) {
+            drawn += each.last ? 0 : 1;
+            std::this_thread::sleep_for(70ms);
+        }
+    }));
+    CHECK(drawn >= 1);
+    CHECK(drawn <= 3);
+    CHECK(session.info().position == position + drawn);
+    CHECK(times_out([&] {
+        for (const std::string &piece : session.say("k", {.timeout = 1ms})) {
+            CHECK(!piece.empty());
+            std::this_thread::sleep_for(2ms);
+        }
+    }));
+}
+
 TEST_CASE("Session::say: pieces of text, and nothing is said where the options are refused") {
     stasis::Session session(recall());
     CHECK(status_of([&] { (void)session.say(kFirst, {.stop_strings = {""}}); }) ==

@@ -179,10 +179,10 @@ TEST_CASE("Error: status and message of the library, and statuses have names") {
         CHECK(std::string(error.what()).find("nowhere/at all") != std::string::npos);
     }
     CHECK(std::string(name_of(Status::PoolExhausted)) == "POOL_EXHAUSTED");
-    for (stasis_status status = STASIS_OK; status <= STASIS_NO_TOKEN; ++status) {
+    for (stasis_status status = STASIS_OK; status <= STASIS_TIMEOUT; ++status) {
         CHECK(std::string(name_of(static_cast<Status>(status))) != "UNKNOWN");
     }
-    CHECK(std::string(name_of(static_cast<Status>(STASIS_NO_TOKEN + 1))) == "UNKNOWN");
+    CHECK(std::string(name_of(static_cast<Status>(STASIS_TIMEOUT + 1))) == "UNKNOWN");
     CHECK(stasis::version() == STASIS_HEADER_VERSION);
     CHECK(stasis::build() == stasis_build());
     // What C would cut at its first zero is refused instead.

@@ -1,6 +1,7 @@
 // Stasis for C++20: a handle that ends calls. Included by stasis.hpp.
 #pragma once
 
+#include <chrono>
 #include <stop_token>
 
 #include "stasis/error.hpp"
@@ -55,6 +56,14 @@ class Cancel {
 };
 
 namespace detail {
+
+// What options say of a time.
+inline std::uint64_t raw_ms(std::chrono::milliseconds timeout) {
+    if (timeout.count() < 0) {
+        throw Error(Status::InvalidArgument, "timeout: expected 0 or more");
+    }
+    return static_cast<std::uint64_t>(timeout.count());
+}
 
 // What options say of a handle. Throws Error if it was moved from: such a call could not be ended.
 inline stasis_cancel *raw_of(const Cancel *cancel) {

@@ -45,6 +45,7 @@ enum class Status : stasis_status {
     BufferTooSmall = STASIS_BUFFER_TOO_SMALL,
     Conflict = STASIS_CONFLICT,
     NoToken = STASIS_NO_TOKEN,
+    Timeout = STASIS_TIMEOUT,
 };
 
 // Returns "FULL", "BUSY", ..., or "UNKNOWN".

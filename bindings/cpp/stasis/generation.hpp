@@ -20,6 +20,7 @@ enum class Stop : std::uint32_t {
     Callback = STASIS_STOP_CALLBACK, // the host; of one that goes on, if it ended now
     Cancelled = STASIS_STOP_CANCELLED,
     NoToken = STASIS_STOP_NO_TOKEN,
+    Timeout = STASIS_STOP_TIMEOUT,
 };
 
 // How a generation decodes and when it stops: stasis_generate_options.
@@ -31,6 +32,7 @@ struct GenerateOptions {
     // Report with each token its log-probability, and those of this many most likely ones.
     std::uint32_t log_probabilities = 0;
     const Cancel *cancel = nullptr;
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
 };
 
 // A token that is in the session's log.
@@ -59,6 +61,7 @@ struct RawGenerate {
         raw.stop_string_count = strings.size();
         raw.log_probability_count = from.log_probabilities;
         raw.cancel = raw_of(from.cancel);
+        raw.timeout_ms = raw_ms(from.timeout);
     }
     RawGenerate(const RawGenerate &) = delete;
     RawGenerate &operator=(const RawGenerate &) = delete;

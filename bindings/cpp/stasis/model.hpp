@@ -33,7 +33,8 @@ struct ModelOptions {
     // thread-safe, and outlive the model and its sessions. What it throws counts as no memory.
     std::pmr::memory_resource *memory = nullptr;
     const Cancel *cancel = nullptr;
-    Progress progress = {}; // bytes of weights
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
+    Progress progress = {};              // bytes of weights
 };
 
 struct Tokenize {
@@ -65,7 +66,8 @@ struct EmbedOptions {
     std::string prompt = {}; // the name of one of the model's; empty: the default one
     std::uint32_t chunk = 0;
     const Cancel *cancel = nullptr;
-    Progress progress = {}; // positions
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
+    Progress progress = {};              // positions
 };
 // A vector for each input.
 struct Vectors {

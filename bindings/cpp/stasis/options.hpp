@@ -22,7 +22,8 @@ using Source = std::function<std::size_t(std::span<std::byte> space)>;
 struct RunOptions {
     std::uint32_t chunk = 0; // positions computed together; 0: chosen
     const Cancel *cancel = nullptr;
-    Progress progress = {}; // positions of this call
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
+    Progress progress = {};              // positions of this call
     OnLogits logits = {};
 };
 
@@ -58,7 +59,8 @@ struct SaveOptions {
     Codec codec = Codec::Default;
     Keep keep = Keep::Full;
     const Cancel *cancel = nullptr;
-    Progress progress = {}; // bytes of keys and values
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
+    Progress progress = {};              // bytes of keys and values
 };
 
 struct LoadOptions {
@@ -69,6 +71,7 @@ struct LoadOptions {
     std::optional<SessionOptions> session = {}; // without: as it was saved
     std::optional<Trace> trace = {};            // of the new session
     const Cancel *cancel = nullptr;
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
     Progress progress = {}; // bytes of keys and values, or positions where it recomputes
 };
 
@@ -78,6 +81,7 @@ namespace detail {
 template <typename Options, typename Raw> struct CallWith : Call {
     explicit CallWith(const Options &options) : given(options) {
         raw.cancel = raw_of(given.cancel);
+        raw.timeout_ms = raw_ms(given.timeout);
         if (given.progress) {
             raw.progress = [](void *user, std::uint64_t done, std::uint64_t total) {
                 auto &call = *static_cast<CallWith *>(user);

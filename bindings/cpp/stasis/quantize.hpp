@@ -14,7 +14,8 @@ struct QuantizeOptions {
     std::uint32_t threads = 0;
     bool replace = false; // a GGUF file that exists
     const Cancel *cancel = nullptr;
-    Progress progress = {}; // bytes of weights
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
+    Progress progress = {};              // bytes of weights
 };
 
 // Writes the model directory `path` as the GGUF file `out`, whole or not at all. Thread-safe.

@@ -329,8 +329,16 @@ inline Reply Session::say(std::string_view text, const GenerateOptions &options)
         stasis_generation_end(trial);
         call.check(status == STASIS_NOT_FOUND ? STASIS_OK : status); // an empty session
     }
-    append_message("user", text, ReplyPrompt::Yes, {.cancel = options.cancel});
-    return Reply(generate(options));
+    const auto began = std::chrono::steady_clock::now();
+    append_message("user", text, ReplyPrompt::Yes,
+                   {.cancel = options.cancel, .timeout = options.timeout});
+    GenerateOptions rest = options;
+    if (rest.timeout.count() > 0) { // one time for both
+        const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+            std::chrono::steady_clock::now() - began);
+        rest.timeout = std::max(std::chrono::milliseconds(1), rest.timeout - took);
+    }
+    return Reply(generate(rest));
 }
 
 inline std::vector<Candidate> Session::top(std::size_t count) const {

@@ -57,7 +57,8 @@ struct VerifyOptions {
     std::uint64_t audit_seed = 0; // to be chosen after the file was made
     bool strict = false;          // check all checksums of the file first
     const Cancel *cancel = nullptr;
-    Progress progress = {}; // positions
+    std::chrono::milliseconds timeout{}; // then it ends with Error(Timeout); 0: no limit
+    Progress progress = {};              // positions
 };
 
 namespace detail {

@@ -14,7 +14,8 @@ from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError
                      CorruptError, DeviceError, DivergedError, Error, FileError, FullError,
                      InternalError, InvalidArgumentError, MissingFileError, ModelMismatchError,
                      NoMemoryError, NonfiniteError, NotFoundError, NoTokenError,
-                     PoolExhaustedError, Status, StoppedError, UnsupportedError, VersionError)
+                     PoolExhaustedError, Status, StoppedError, TimedOutError, UnsupportedError,
+                     VersionError)
 from .generation import Generated, Generation, Reply
 from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo, TokenInfo
 from .model import Model
@@ -45,6 +46,6 @@ __all__ = [
     "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
     "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler",
     "SchedulerEvent", "SchedulerStats", "Session", "SessionInfo",
-    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "Threads", "TokenInfo",
-    "UnsupportedError",
+    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "Threads", "TimedOutError",
+    "TokenInfo", "UnsupportedError",
     "VerifyReport", "VersionError", "build", "compact", "quantize", "version"]

@@ -198,6 +198,15 @@ def choice(what: str, value: Optional[str], choices: "dict[Optional[str], int]")
     return choices[value]
 
 
+def milliseconds(timeout: Optional[float]) -> int:
+    """Returns a time of so many seconds in milliseconds, at least one; None: 0, no limit."""
+    if timeout is None:
+        return 0
+    if not timeout >= 0:
+        raise InvalidArgumentError(f"the timeout is {timeout}: expected seconds, or None")
+    return max(1, round(min(timeout * 1e3, 2.0**62)))
+
+
 def digest_of(raw: _structs.stasis_digest) -> str:
     return bytes(raw.bytes).hex()
 
@@ -206,9 +215,11 @@ class Call:
     """One call of the library: its error, the handle that ends it, and the host's functions, which
     live until it returns. A call without `cancel` is a short one, which nothing ends early."""
 
-    def __init__(self, cancel: Optional[Cancel] = None, names_file: bool = False):
+    def __init__(self, cancel: Optional[Cancel] = None, names_file: bool = False,
+                 timeout: Optional[float] = None):
         self.cancel = cancel
         self.names_file = names_file
+        self.timeout_ms = milliseconds(timeout)
         self.error = _structs.stasis_error()
         self.status = _structs.STASIS_OK
         self.failure: Optional[BaseException] = None  # what a function of the host raised

@@ -27,6 +27,7 @@ STASIS_POOL_EXHAUSTED = 17
 STASIS_BUFFER_TOO_SMALL = 18
 STASIS_CONFLICT = 19
 STASIS_NO_TOKEN = 20
+STASIS_TIMEOUT = 21
 STASIS_MODEL_CONVERTED = 1
 STASIS_MODEL_TOKENIZER = 2
 STASIS_TOKENIZE_BOS = 1
@@ -70,6 +71,7 @@ STASIS_STOP_STRING = 2
 STASIS_STOP_CALLBACK = 3
 STASIS_STOP_CANCELLED = 4
 STASIS_STOP_NO_TOKEN = 5
+STASIS_STOP_TIMEOUT = 6
 STASIS_STEP_SAMPLE = 1
 STASIS_QUANTIZE_REPLACE = 1
 STASIS_QUANTIZE_TYPES_MAX = 16
@@ -147,7 +149,8 @@ class stasis_model_options(Sized):
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
                 ("profile", c_char_p), ("copy_weights", c_uint32), ("verify_weights", c_uint32),
                 ("state_budget_bytes", c_uint64), ("date", c_char_p),
-                ("thread_pool", c_void_p)]
+                ("thread_pool", c_void_p),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_model_info(Sized):
@@ -192,7 +195,8 @@ class stasis_session_options(Sized):
 class stasis_run_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("chunk", c_uint32), ("cancel", c_void_p),
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
-                ("logits", stasis_logits_fn), ("logits_user", c_void_p)]
+                ("logits", stasis_logits_fn), ("logits_user", c_void_p),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_session_info(Sized):
@@ -226,7 +230,8 @@ class stasis_embed_input(Sized):
 class stasis_embed_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("pooling", c_uint32), ("prompt", c_char_p),
                 ("chunk", c_uint32), ("reserved", c_uint32), ("cancel", c_void_p),
-                ("progress", stasis_progress_fn), ("progress_user", c_void_p)]
+                ("progress", stasis_progress_fn), ("progress_user", c_void_p),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_sampling(Sized):
@@ -257,7 +262,8 @@ class stasis_generate_options(Sized):
                 ("stop_tokens", tokens_p), ("stop_token_count", c_size_t),
                 ("stop_strings", POINTER(c_char_p)), ("stop_string_count", c_size_t),
                 ("callback", stasis_generate_fn), ("callback_user", c_void_p),
-                ("cancel", c_void_p), ("log_probability_count", c_uint32), ("reserved", c_uint32)]
+                ("cancel", c_void_p), ("log_probability_count", c_uint32), ("reserved", c_uint32),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_generate_result(Sized):
@@ -285,7 +291,8 @@ class stasis_step_item(Sized):
 class stasis_quantize_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("type", c_char_p),
                 ("threads", c_uint32), ("reserved", c_uint32), ("cancel", c_void_p),
-                ("progress", stasis_progress_fn), ("progress_user", c_void_p)]
+                ("progress", stasis_progress_fn), ("progress_user", c_void_p),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_quantize_share(Structure):
@@ -330,14 +337,16 @@ class stasis_scheduler_stats(Sized):
 class stasis_save_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("cancel", c_void_p),
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
-                ("codec", c_uint32), ("keep", c_uint32)]
+                ("codec", c_uint32), ("keep", c_uint32),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_load_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32),
                 ("session", POINTER(stasis_session_options)), ("cancel", c_void_p),
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
-                ("trace", c_void_p)]
+                ("trace", c_void_p),
+                ("timeout_ms", c_uint64)]
 
 
 stasis_write_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t)
@@ -375,7 +384,8 @@ class stasis_verify_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("chunk", c_uint32), ("cancel", c_void_p),
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
                 ("audit_percent", c_double), ("audit_seed", c_uint64), ("flags", c_uint32),
-                ("reserved", c_uint32)]
+                ("reserved", c_uint32),
+                ("timeout_ms", c_uint64)]
 
 
 class stasis_verify_report(Sized):

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from .model import Model
 
 STOPS = {s.STASIS_STOP_LENGTH: "length", s.STASIS_STOP_END_TOKEN: "end",
-         s.STASIS_STOP_STRING: "string", s.STASIS_STOP_NO_TOKEN: "no token"}
+         s.STASIS_STOP_STRING: "string", s.STASIS_STOP_NO_TOKEN: "no token",
+         s.STASIS_STOP_TIMEOUT: "timeout"}
 
 
 class TextStream(Unique):

@@ -33,6 +33,7 @@ class Status(enum.IntEnum):
     BUFFER_TOO_SMALL = _structs.STASIS_BUFFER_TOO_SMALL
     CONFLICT = _structs.STASIS_CONFLICT
     NO_TOKEN = _structs.STASIS_NO_TOKEN
+    TIMEOUT = _structs.STASIS_TIMEOUT
 
 
 class Error(Exception):
@@ -151,11 +152,16 @@ class NoTokenError(Error):
     status = Status.NO_TOKEN
 
 
+class TimedOutError(Error, TimeoutError):
+    """The `timeout` of the call has passed."""
+    status = Status.TIMEOUT
+
+
 CLASSES = {each.status: each for each in (
     InvalidArgumentError, NotFoundError, FileError, NoMemoryError, UnsupportedError, CorruptError,
     VersionError, ModelMismatchError, FullError, BusyError, CancelledError, DivergedError,
     DeviceError, StoppedError, InternalError, NonfiniteError, PoolExhaustedError,
-    BufferTooSmallError, ConflictError, NoTokenError)}
+    BufferTooSmallError, ConflictError, NoTokenError, TimedOutError)}
 
 
 def error_of(status: int, message: str, names_file: bool = False) -> Error:

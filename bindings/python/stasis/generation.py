@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from dataclasses import dataclass
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, NamedTuple,
                     Optional, Sequence, Tuple, TypeVar, Union)
 
 from . import _structs as s
 from ._abi import library
-from ._call import Call, Cancel, Unique, number
+from ._call import Call, Cancel, Unique, milliseconds, number
 from ._text import STOPS, TextStream
-from .errors import BusyError, ClosedError
+from .errors import BusyError, ClosedError, TimedOutError
 
 if TYPE_CHECKING:
     from .session import Session
@@ -37,7 +38,9 @@ class Generation(Unique):
 
     def __init__(self, session: "Session", tokens_max: int, stop: Union[str, Sequence[str]],
                  stop_tokens: Sequence[int], ignore_end: bool, log_probabilities: int,
-                 cancel: Optional[Cancel]):
+                 cancel: Optional[Cancel], timeout: Optional[float]):
+        milliseconds(timeout)  # checks it
+        self._deadline = None if timeout is None else time.monotonic() + timeout
         self.stop: Optional[str] = None
         self._session = session
         self._text = TextStream(session.model, tokens_max, stop, stop_tokens, ignore_end)
@@ -64,6 +67,10 @@ class Generation(Unique):
             raise StopAsyncIteration
         return generated
 
+    def _time_left(self) -> Optional[float]:
+        """Returns seconds, at least 0; None: there is no limit."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
     def _advance(self) -> Optional[Generated]:
         """Returns the next token; None: the generation has ended."""
         if self._ended:
@@ -88,8 +95,12 @@ class Generation(Unique):
     def _draw(self, events: "List[Event]") -> Optional[Generated]:
         """Returns the next token, which is in the events as soon as it is in the log; None: the
         session is full."""
-        call = Call(self._cancel)
+        left = self._time_left()
+        if left == 0.0:
+            raise TimedOutError("the generation's time was over")
+        call = Call(self._cancel, timeout=left)
         options = s.stasis_generate_options(  # the stops are the text's
+            timeout_ms=call.timeout_ms,
             flags=s.STASIS_GENERATE_IGNORE_END, tokens_max=1, cancel=call.cancel_pointer,
             log_probability_count=self._log_probabilities)
         stops: List[str] = []

@@ -47,7 +47,8 @@ class Model:
                  copy_weights: bool = False, verify_weights: bool = False,
                  state_budget_bytes: int = 0, date: Optional[str] = None,
                  thread_pool: Optional[Threads] = None, progress: Optional[Progress] = None,
-                 cancel: Optional[Cancel] = None):
+                 cancel: Optional[Cancel] = None,
+                 timeout: Optional[float] = None):
         """Opens the model. `stasis_model_options` of the header explains the options; none of them
         influences results, except for `profile="device"` and, in chat templates, `date`. A pickled
         model is opened without `thread_pool`."""
@@ -58,7 +59,7 @@ class Model:
                 chat_template=chat_template, profile=profile, copy_weights=copy_weights,
                 verify_weights=verify_weights,
                 state_budget_bytes=state_budget_bytes, date=date).items() if value}
-        call = Call(cancel or Cancel(), names_file=True)
+        call = Call(cancel or Cancel(), names_file=True, timeout=timeout)
         pool = thread_pool._handle.use() if thread_pool is not None else None
         options = s.stasis_model_options(
             threads=number("threads", threads, 32), device=optional_name("the device", device),
@@ -69,8 +70,8 @@ class Model:
             verify_weights=int(verify_weights),
             state_budget_bytes=number("state_budget_bytes", state_budget_bytes, 64),
             date=optional_name("the date", date), thread_pool=pool.pointer if pool else None,
-            cancel=call.cancel_pointer,
-            progress=call.progress(progress))
+            cancel=call.cancel_pointer, progress=call.progress(progress),
+            timeout_ms=call.timeout_ms)
         self._handle = Handle(created(call, library.stasis_model_open, library.stasis_model_close,
                                       path_bytes(path), ctypes.byref(options)), "model")
         raw = s.stasis_model_info()
@@ -203,23 +204,25 @@ class Model:
     @overload
     def embed(  # type: ignore[overload-overlap]
         self, texts: str, *, prompt: Optional[str] = ..., pooling: Optional[str] = ...,
-        progress: Optional[Progress] = ..., cancel: Optional[Cancel] = ...
-        ) -> memoryview[float]: ...
+        progress: Optional[Progress] = ..., cancel: Optional[Cancel] = ...,
+        timeout: Optional[float] = ...) -> memoryview[float]: ...
 
     @overload
     def embed(self, texts: Sequence[Union[str, Sequence[int]]], *, prompt: Optional[str] = ...,
               pooling: Optional[str] = ..., progress: Optional[Progress] = ...,
-              cancel: Optional[Cancel] = ...) -> List[memoryview[float]]: ...
+              cancel: Optional[Cancel] = ..., timeout: Optional[float] = ...
+              ) -> List[memoryview[float]]: ...
 
     def embed(self, texts: Union[str, Sequence[Union[str, Sequence[int]]]], *,
               prompt: Optional[str] = None, pooling: Optional[str] = None,
-              progress: Optional[Progress] = None, cancel: Optional[Cancel] = None
+              progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
+              timeout: Optional[float] = None
               ) -> Union[memoryview[float], List[memoryview[float]]]:
         """Returns a vector of a text, or of each of several; tokens count as a text. A vector is a
         buffer of floats: `numpy.asarray` takes it without a copy. `prompt` names one of
         `embed_info.prompts`; `pooling` is "last" or "mean" where the files do not say."""
         inputs = [texts] if isinstance(texts, str) else list(texts)
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         raw = (s.stasis_embed_input * len(inputs))()
         for to, each in zip(raw, inputs):
             to.struct_size = ctypes.sizeof(s.stasis_embed_input)
@@ -232,7 +235,7 @@ class Model:
         options = s.stasis_embed_options(
             pooling=choice("the pooling", pooling, POOLINGS),
             prompt=optional_name("the prompt", prompt), cancel=call.cancel_pointer,
-            progress=call.progress(progress))
+            progress=call.progress(progress), timeout_ms=call.timeout_ms)
         dimension = self.embed_info.dimension
         vectors = (ctypes.c_float * (dimension * len(inputs)))()
         count = ctypes.c_size_t()

@@ -20,13 +20,15 @@ class QuantizeReport:
 
 def quantize(path: Any, out: Any, *, type: Optional[str] = None, replace: bool = False,
              threads: int = 0, progress: Optional[Progress] = None,
-             cancel: Optional[Cancel] = None) -> QuantizeReport:
+             cancel: Optional[Cancel] = None,
+             timeout: Optional[float] = None) -> QuantizeReport:
     """Writes a Hugging Face directory as the GGUF file `out`, whole or not at all. `type` is one of
     stasis_quantize.h, such as "Q4_K_M"; None: Q8_0."""
-    call = Call(cancel or Cancel(), names_file=True)
+    call = Call(cancel or Cancel(), names_file=True, timeout=timeout)
     options = s.stasis_quantize_options(
         flags=s.STASIS_QUANTIZE_REPLACE * replace, type=optional_name("the type", type),
         threads=number("threads", threads, 32), cancel=call.cancel_pointer,
+        timeout_ms=call.timeout_ms,
         progress=call.progress(progress))
     raw = s.stasis_quantize_report()
     call.run(library.stasis_model_quantize, path_bytes(path), path_bytes(out),

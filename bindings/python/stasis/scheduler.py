@@ -87,11 +87,13 @@ class Scheduler:
     def submit(self, session: "Session", text: Optional[str] = None, *,
                tokens: Iterable[int] = (), role: str = "user", max_tokens: int = 0,
                stop: Union[str, Sequence[str]] = (), stop_tokens: Sequence[int] = (),
-               ignore_end: bool = False, log_probabilities: int = 0) -> "ScheduledReply":
+               ignore_end: bool = False, log_probabilities: int = 0,
+               timeout: Optional[float] = None) -> "ScheduledReply":
         """Gives a session to the scheduler: it appends the text as a turn of `role` (or the tokens,
         or nothing), and generates. Returns at once an iterator over its tokens. Until its end was
-        taken, the session can be read between its tokens, and not be changed."""
-        call = Call()
+        taken, the session can be read between its tokens, and not be changed. `timeout`: seconds
+        from this call on; then its end is a `TimedOutError`."""
+        call = Call(timeout=timeout)
         prompt = s.stasis_prompt()
         prompt.tokens, prompt.token_count = token_array(tokens)
         if text is not None:
@@ -101,7 +103,8 @@ class Scheduler:
         options = s.stasis_generate_options(
             flags=s.STASIS_GENERATE_IGNORE_END if ignore_end else 0,
             tokens_max=number("max_tokens", max_tokens, 64),
-            log_probability_count=number("log_probabilities", log_probabilities, 32))
+            log_probability_count=number("log_probabilities", log_probabilities, 32),
+            timeout_ms=call.timeout_ms)
         options.stop_tokens, options.stop_token_count = token_array(stop_tokens)
         strings = [name_bytes("a stop string", each)
                    for each in ([stop] if isinstance(stop, str) else stop)]

@@ -136,37 +136,41 @@ class Session:
 
     def append(self, tokens: Union[str, Iterable[int]], *, chunk: int = 0,
                logits: Optional[OnLogits] = None, progress: Optional[Progress] = None,
-               cancel: Optional[Cancel] = None) -> None:
+               cancel: Optional[Cancel] = None,
+               timeout: Optional[float] = None) -> None:
         """Appends all of the tokens or, on any failure, none. A text is tokenized first, as plain
         text, after the token that begins a sequence where the session is empty. `logits` is called
-        with those of each position; `chunk` never influences results."""
+        with those of each position; `chunk` never influences results. `timeout`, here as in other
+        calls: seconds after which it ends with `TimedOutError`."""
         if isinstance(tokens, str):
             tokens = self.model.tokenize(
                 tokens, bos=self.position == 0 and self.model.info.bos is not None)
         given, count = token_array(tokens)
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         call.run(library.stasis_session_append, self._handle, given, count,
                  run_options(call, chunk, logits, progress))
 
     def append_message(self, role: str, text: str, *, reply: bool = False, chunk: int = 0,
                        logits: Optional[OnLogits] = None, progress: Optional[Progress] = None,
-                       cancel: Optional[Cancel] = None) -> None:
+                       cancel: Optional[Cancel] = None,
+                       timeout: Optional[float] = None) -> None:
         """Renders one turn through the chat template and appends it; with `reply`, the prompt for
         the next reply too. A reply that is still open is closed first."""
         encoded = text_bytes(text)
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         call.run(library.stasis_session_append_message, self._handle, name_bytes("the role", role),
                  encoded, len(encoded), s.STASIS_MESSAGE_REPLY * reply,
                  run_options(call, chunk, logits, progress))
 
     def append_chat(self, conversation: Mapping[str, Any], *, reply: bool = False, chunk: int = 0,
                     logits: Optional[OnLogits] = None, progress: Optional[Progress] = None,
-                    cancel: Optional[Cancel] = None) -> int:
+                    cancel: Optional[Cancel] = None,
+                    timeout: Optional[float] = None) -> int:
         """Appends what the log lacks of a conversation (stasis_chat.h) and returns the position.
         Where the log differs from its rendering, `ConflictError.position` says from where on;
         after `rewind` to it the same call appends."""
         encoded = json_bytes(conversation)
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         position = ctypes.c_uint64()
         try:
             call.run(library.stasis_session_append_chat, self._handle, encoded, len(encoded),
@@ -188,22 +192,27 @@ class Session:
         return json.loads(message)
 
     def say(self, text: str, *, max_tokens: int = 0, role: str = "user",
-            stop: Union[str, Sequence[str]] = (), cancel: Optional[Cancel] = None) -> Reply:
+            stop: Union[str, Sequence[str]] = (), cancel: Optional[Cancel] = None,
+            timeout: Optional[float] = None) -> Reply:
         """Says a turn and returns the reply: an iterator, and an async iterator, over pieces of its
         text. The turn is appended when the first piece is asked for. `max_tokens` 0: until the
-        model ends its reply, or the session is full."""
-        generation = self.generate(max_tokens=max_tokens, stop=stop, cancel=cancel)
-        return Reply(generation, lambda: self.append_message(role, text, reply=True,
-                                                             cancel=generation._cancel))
+        model ends its reply, or the session is full. `timeout`: seconds from this call on for all
+        of it; then `TimedOutError`, and the tokens stay."""
+        generation = self.generate(max_tokens=max_tokens, stop=stop, cancel=cancel,
+                                   timeout=timeout)
+        return Reply(generation, lambda: self.append_message(
+            role, text, reply=True, cancel=generation._cancel, timeout=generation._time_left()))
 
     def generate(self, *, max_tokens: int = 0, stop: Union[str, Sequence[str]] = (),
                  stop_tokens: Sequence[int] = (), ignore_end: bool = False,
-                 log_probabilities: int = 0, cancel: Optional[Cancel] = None) -> Generation:
+                 log_probabilities: int = 0, cancel: Optional[Cancel] = None,
+                 timeout: Optional[float] = None) -> Generation:
         """Returns an iterator, and an async iterator, over tokens that are drawn and appended as it
         is asked for them. `stop`: the text ends before this string, or the first of these.
-        `log_probabilities`: report each token's, and those of this many most likely ones."""
+        `log_probabilities`: report each token's, and those of this many most likely ones.
+        `timeout`: seconds from this call on for all of it; then `TimedOutError`."""
         return Generation(self, max_tokens, stop, stop_tokens, ignore_end, log_probabilities,
-                          cancel)
+                          cancel, timeout)
 
     def decode(self) -> int:
         """Draws the next token, appends and returns it, or does neither."""
@@ -265,11 +274,12 @@ class Session:
         return [Candidate(*each) for each in zip(tokens, likely)]
 
     def score(self, tokens: Iterable[int], *, chunk: int = 0, progress: Optional[Progress] = None,
-              cancel: Optional[Cancel] = None) -> List[float]:
+              cancel: Optional[Cancel] = None,
+              timeout: Optional[float] = None) -> List[float]:
         """Returns the natural log-probability of each token of a continuation."""
         given, count = token_array(tokens)
         likely = (ctypes.c_double * count)()
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         call.run(library.stasis_session_score, self._handle, given, count, likely,
                  run_options(call, chunk, None, progress))
         return list(likely)
@@ -307,10 +317,11 @@ class Session:
         return self.fork()
 
     def rewind(self, position: int, *, recompute: bool = False, chunk: int = 0,
-               progress: Optional[Progress] = None, cancel: Optional[Cancel] = None) -> None:
+               progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
+               timeout: Optional[float] = None) -> None:
         """Removes the tokens from a position on, as if they had never been appended. `recompute`
         reaches below `info.rewind_floor`."""
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         call.run(library.stasis_session_rewind, self._handle, number("position", position, 64),
                  s.STASIS_REWIND_RECOMPUTE * recompute, run_options(call, chunk, None, progress))
 
@@ -323,18 +334,19 @@ class Session:
 
     def save(self, to: Any, *, replace: bool = False, if_match: bool = False,
              full_logits: bool = False, codec: Optional[str] = None, keep: str = "full",
-             progress: Optional[Progress] = None, cancel: Optional[Cancel] = None) -> None:
+             progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
+             timeout: Optional[float] = None) -> None:
         """Saves the session to a path, whole or not at all, or writes it to a binary stream. To a
         file of the session's own past only what is new is appended. `codec` is "raw" or "zstd";
         `keep` "none" stores tokens and digests, from which a load computes the rest.
         `if_match`: raise `ConflictError` if the file has other contents than this session knows."""
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         options = s.stasis_save_options(
             flags=(s.STASIS_SAVE_REPLACE * replace | s.STASIS_SAVE_IF_MATCH * if_match
                    | s.STASIS_SAVE_FULL_LOGITS * full_logits),
             cancel=call.cancel_pointer, progress=call.progress(progress),
             codec=choice("the codec", codec, CODECS),
-            keep=choice("keep", keep, KEEPS))
+            keep=choice("keep", keep, KEEPS), timeout_ms=call.timeout_ms)
         if _streams.is_stream(to, "write"):
             sink = _streams.sink(call, to)
             call.run(library.stasis_session_write, self._handle, ctypes.byref(sink),
@@ -348,11 +360,12 @@ class Session:
              any_profile: bool = False, accept_older: bool = False, capacity: int = 0,
              reserve: int = 0, window_retain: int = 0, track_attention: Optional[str] = None,
              domain: int = 0, progress: Optional[Progress] = None,
-             cancel: Optional[Cancel] = None) -> "Session":
+             cancel: Optional[Cancel] = None,
+             timeout: Optional[float] = None) -> "Session":
         """Returns a session that continues a saved one with the same bits and settings, from a path
         or a binary stream, of which no more is read than the snapshot. `stasis_load_options` of the
         header explains the flags; what is said of the session itself replaces what was saved."""
-        call = Call(cancel or Cancel(), names_file=True)
+        call = Call(cancel or Cancel(), names_file=True, timeout=timeout)
         own = session_options(capacity, reserve, window_retain, track_attention, domain)
         changed = any((capacity, reserve, window_retain, track_attention, domain))
         options = s.stasis_load_options(
@@ -360,7 +373,7 @@ class Session:
                    | s.STASIS_LOAD_ANY_PROFILE * any_profile
                    | s.STASIS_LOAD_ACCEPT_OLDER * accept_older),
             session=ctypes.pointer(own) if changed else None, cancel=call.cancel_pointer,
-            progress=call.progress(progress))
+            progress=call.progress(progress), timeout_ms=call.timeout_ms)
         if _streams.is_stream(source, "read"):
             function = library.stasis_session_read
             place: Any = _streams.source(call, source)
@@ -402,7 +415,8 @@ def _restored(path: str, digest: str, options: Any, saved: bytes) -> Session:
 def run_options(call: Call, chunk: int, logits: Optional[OnLogits],
                 progress: Optional[Progress]) -> Any:
     options = s.stasis_run_options(chunk=number("chunk", chunk, 32), cancel=call.cancel_pointer,
-                                   progress=call.progress(progress))
+                                   progress=call.progress(progress),
+                                   timeout_ms=call.timeout_ms)
     if logits is not None:
         def each(_: Any, position: int, values: Any, count: int) -> None:
             row = (ctypes.c_float * count)()  # a copy, as it may be kept

@@ -164,12 +164,14 @@ class Snapshot(Unique):
 
     def verify(self, model: "Model", *, strict: bool = False, audit_percent: float = 0.0,
                audit_seed: int = 0, chunk: int = 0, progress: Optional[Progress] = None,
-               cancel: Optional[Cancel] = None) -> VerifyReport:
+               cancel: Optional[Cancel] = None,
+               timeout: Optional[float] = None) -> VerifyReport:
         """Computes everything again from the tokens and compares it with what is stored, or with
         `audit_percent` a share of the pages that `audit_seed` draws. Raises `DivergedError`, whose
         `report` says where, if anything differs."""
-        call = Call(cancel or Cancel())
+        call = Call(cancel or Cancel(), timeout=timeout)
         options = s.stasis_verify_options(
+            timeout_ms=call.timeout_ms,
             chunk=number("chunk", chunk, 32), cancel=call.cancel_pointer,
             progress=call.progress(progress), audit_percent=audit_percent,
             audit_seed=number("audit_seed", audit_seed, 64), flags=s.STASIS_VERIFY_STRICT * strict)
@@ -184,9 +186,10 @@ class Snapshot(Unique):
 
 
 def compact(path: Any, *, codec: Optional[str] = None, progress: Optional[Progress] = None,
-            cancel: Optional[Cancel] = None) -> None:
+            cancel: Optional[Cancel] = None, timeout: Optional[float] = None) -> None:
     """Replaces a snapshot file by a new one that holds its state and nothing else."""
-    call = Call(cancel or Cancel(), names_file=True)
+    call = Call(cancel or Cancel(), names_file=True, timeout=timeout)
     options = s.stasis_save_options(codec=choice("the codec", codec, CODECS),
-                                    cancel=call.cancel_pointer, progress=call.progress(progress))
+                                    cancel=call.cancel_pointer, progress=call.progress(progress),
+                                    timeout_ms=call.timeout_ms)
     call.run(library.stasis_snapshot_compact, path_bytes(path), ctypes.byref(options))

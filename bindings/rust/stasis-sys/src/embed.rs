@@ -43,6 +43,7 @@ pub struct stasis_embed_options {
     pub cancel: *mut stasis_cancel,
     pub progress: stasis_progress_fn,
     pub progress_user: *mut c_void,
+    pub timeout_ms: u64,
 }
 
 extern "C" {

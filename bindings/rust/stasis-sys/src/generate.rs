@@ -9,6 +9,7 @@ pub const STASIS_STOP_STRING: u32 = 2;
 pub const STASIS_STOP_CALLBACK: u32 = 3;
 pub const STASIS_STOP_CANCELLED: u32 = 4;
 pub const STASIS_STOP_NO_TOKEN: u32 = 5;
+pub const STASIS_STOP_TIMEOUT: u32 = 6;
 pub const STASIS_STEP_SAMPLE: u32 = 1;
 
 #[repr(C)]
@@ -74,6 +75,7 @@ pub struct stasis_generate_options {
     pub cancel: *mut stasis_cancel,
     pub log_probability_count: u32,
     pub reserved: u32,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]

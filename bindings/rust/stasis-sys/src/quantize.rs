@@ -16,6 +16,7 @@ pub struct stasis_quantize_options {
     pub cancel: *mut stasis_cancel,
     pub progress: stasis_progress_fn,
     pub progress_user: *mut c_void,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]

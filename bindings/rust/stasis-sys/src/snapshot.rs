@@ -31,6 +31,7 @@ pub struct stasis_save_options {
     pub progress_user: *mut c_void,
     pub codec: u32,
     pub keep: u32,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]
@@ -43,6 +44,7 @@ pub struct stasis_load_options {
     pub progress: stasis_progress_fn,
     pub progress_user: *mut c_void,
     pub trace: *const stasis_trace_options,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]
@@ -118,6 +120,7 @@ pub struct stasis_verify_options {
     pub audit_seed: u64,
     pub flags: u32,
     pub reserved: u32,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]

@@ -41,6 +41,7 @@ pub const STASIS_POOL_EXHAUSTED: stasis_status = 17;
 pub const STASIS_BUFFER_TOO_SMALL: stasis_status = 18;
 pub const STASIS_CONFLICT: stasis_status = 19;
 pub const STASIS_NO_TOKEN: stasis_status = 20;
+pub const STASIS_TIMEOUT: stasis_status = 21;
 pub const STASIS_MODEL_CONVERTED: u32 = 1;
 pub const STASIS_MODEL_TOKENIZER: u32 = 2;
 pub const STASIS_TOKENIZE_BOS: u32 = 1;
@@ -112,6 +113,7 @@ pub struct stasis_model_options {
     pub state_budget_bytes: u64,
     pub date: *const c_char,
     pub thread_pool: *mut stasis_threads,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]
@@ -214,6 +216,7 @@ pub struct stasis_run_options {
     pub progress_user: *mut c_void,
     pub logits: stasis_logits_fn,
     pub logits_user: *mut c_void,
+    pub timeout_ms: u64,
 }
 
 #[repr(C)]

@@ -3,6 +3,7 @@ use crate::error::{check, Result};
 use stasis_sys as sys;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Cancels every call that it was given to, from any thread, and reports the progress of the last
 /// one. Clones are the same handle.
@@ -65,6 +66,11 @@ impl Cancel {
 /// Null for none.
 pub(crate) fn raw_of(cancel: Option<&Cancel>) -> *mut sys::stasis_cancel {
     cancel.map_or(ptr::null_mut(), Cancel::raw)
+}
+
+/// At least a millisecond, for 0 is no limit; none for none.
+pub(crate) fn raw_ms(timeout: Option<Duration>) -> u64 {
+    timeout.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
 impl std::fmt::Debug for Cancel {

@@ -1,11 +1,12 @@
 //! Embeddings: texts as vectors.
-use crate::cancel::{raw_of, Cancel};
+use crate::cancel::{raw_ms, raw_of, Cancel};
 use crate::error::{check, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::raw::{c_text, copied, fill, pointer_to, sized, text_of};
 use crate::{Model, Token};
 use stasis_sys as sys;
 use std::mem::size_of;
+use std::time::Duration;
 
 /// What a text's final hidden states give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct EmbedOptions<'a> {
     pub chunk: u32,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total positions; a break stops.
     pub progress: Option<ProgressFn<'a>>,
 }
@@ -125,6 +128,7 @@ impl Model {
             prompt: pointer_to(&prompt),
             chunk: options.chunk,
             cancel: raw_of(options.cancel),
+            timeout_ms: raw_ms(options.timeout),
             progress: guard.is_some().then_some(progress),
             progress_user: guard.user(),
             ..sized()

@@ -49,11 +49,13 @@ pub enum Status {
     Conflict,
     /// A constraint leaves no token to draw.
     NoToken,
+    /// The `timeout` of the options has passed.
+    Timeout,
     /// A status that this crate does not know.
     Other(i32),
 }
 
-const KNOWN: [(sys::stasis_status, Status); 20] = [
+const KNOWN: [(sys::stasis_status, Status); 21] = [
     (sys::STASIS_INVALID_ARGUMENT, Status::InvalidArgument),
     (sys::STASIS_NOT_FOUND, Status::NotFound),
     (sys::STASIS_IO, Status::Io),
@@ -74,6 +76,7 @@ const KNOWN: [(sys::stasis_status, Status); 20] = [
     (sys::STASIS_BUFFER_TOO_SMALL, Status::BufferTooSmall),
     (sys::STASIS_CONFLICT, Status::Conflict),
     (sys::STASIS_NO_TOKEN, Status::NoToken),
+    (sys::STASIS_TIMEOUT, Status::Timeout),
 ];
 
 impl Status {
@@ -191,6 +194,7 @@ fn kind(status: Status) -> io::ErrorKind {
     match status {
         Status::NotFound => io::ErrorKind::NotFound,
         Status::InvalidArgument => io::ErrorKind::InvalidInput,
+        Status::Timeout => io::ErrorKind::TimedOut,
         Status::Corrupt | Status::Version | Status::ModelMismatch => io::ErrorKind::InvalidData,
         _ => io::ErrorKind::Other,
     }

@@ -1,6 +1,6 @@
 //! Generation: as an iterator that draws one token each time it is asked, and with a closure that
 //! is called with each token.
-use crate::cancel::{raw_of, Cancel};
+use crate::cancel::{raw_ms, raw_of, Cancel};
 use crate::error::{check, Error, Result, Status};
 use crate::guard::{answer, Guard, STOP};
 use crate::raw::{c_text, copied, sized, text_from};
@@ -13,6 +13,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::os::raw::{c_char, c_void};
 use std::ptr;
+use std::time::Duration;
 
 /// When a generation ends, and what it reports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +28,9 @@ pub struct GenerateOptions<'a> {
     pub stop_strings: &'a [&'a str],
     /// Ends the generation; tokens stay.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the generation, from the call that begins it on, with
+    /// [`Status::Timeout`](crate::Status::Timeout); tokens stay.
+    pub timeout: Option<Duration>,
     /// Report each token's log-probability, and those of this many most likely tokens at its
     /// position; 0: none are computed.
     pub log_probabilities: u32,
@@ -67,6 +71,8 @@ pub enum Stop {
     Cancelled,
     /// A constraint leaves no token to draw.
     NoToken,
+    /// The `timeout` has passed.
+    Timeout,
     /// A reason that this crate does not know.
     Other(u32),
 }
@@ -100,6 +106,7 @@ impl Stop {
             sys::STASIS_STOP_CALLBACK => Stop::Callback,
             sys::STASIS_STOP_CANCELLED => Stop::Cancelled,
             sys::STASIS_STOP_NO_TOKEN => Stop::NoToken,
+            sys::STASIS_STOP_TIMEOUT => Stop::Timeout,
             other => Stop::Other(other),
         }
     }
@@ -146,6 +153,7 @@ impl<'a> GenerateOptions<'a> {
             stop_strings: pointers.as_ptr(),
             stop_string_count: pointers.len(),
             cancel: raw_of(self.cancel),
+            timeout_ms: raw_ms(self.timeout),
             log_probability_count: self.log_probabilities,
             ..sized()
         };

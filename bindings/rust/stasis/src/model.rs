@@ -1,5 +1,5 @@
 //! Models: opened once, shared by any number of sessions and threads.
-use crate::cancel::{raw_of, Cancel};
+use crate::cancel::{raw_ms, raw_of, Cancel};
 use crate::error::{check, Error, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::info::{ModelInfo, ModelStats};
@@ -13,6 +13,7 @@ use std::os::raw::{c_char, c_void};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An opened model. Clones are the same model; it stays open as long as one of them or a session
 /// lives, and its files must not be changed as long.
@@ -81,6 +82,8 @@ pub struct ModelOptions<'a> {
     pub allocator: Option<Box<dyn GlobalAlloc + Send + Sync>>,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total bytes of weights; a break stops.
     pub progress: Option<ProgressFn<'a>>,
 }
@@ -179,6 +182,7 @@ impl Model {
             date: pointer_to(&date),
             allocator: if user.is_some() { &allocator } else { ptr::null() },
             cancel: raw_of(options.cancel),
+            timeout_ms: raw_ms(options.timeout),
             progress: guard.is_some().then_some(progress),
             progress_user: guard.user(),
             ..sized()

@@ -1,5 +1,5 @@
 //! Options of sessions, of calls that compute, and of saving and loading.
-use crate::cancel::{raw_of, Cancel};
+use crate::cancel::{raw_ms, raw_of, Cancel};
 use crate::error::{check, Result};
 use crate::guard::{answer, progress, Guard, ProgressFn, STOP};
 use crate::raw::sized;
@@ -7,6 +7,7 @@ use crate::trace::Trace;
 use stasis_sys as sys;
 use std::ops::ControlFlow;
 use std::os::raw::c_void;
+use std::time::Duration;
 
 /// [`SessionOptions::window_retain`]: local layers keep nothing beyond their window.
 pub const RETAIN_NONE: u64 = sys::STASIS_WINDOW_RETAIN_NONE;
@@ -83,6 +84,8 @@ pub struct RunOptions<'a> {
     pub chunk: u32,
     /// Ends the call with [`Status::Cancelled`](crate::Status::Cancelled).
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total positions now and then; a break ends the call with
     /// [`Status::Stopped`](crate::Status::Stopped).
     pub progress: Option<ProgressFn<'a>>,
@@ -111,6 +114,7 @@ impl RunOptions<'_> {
         let raw = sys::stasis_run_options {
             chunk: self.chunk,
             cancel: raw_of(self.cancel),
+            timeout_ms: raw_ms(self.timeout),
             progress: progress_guard.is_some().then_some(progress),
             progress_user: progress_guard.user(),
             logits: logits_guard.is_some().then_some(logits),
@@ -164,6 +168,8 @@ pub struct SaveOptions<'a> {
     pub keep: Keep,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total bytes of keys and values that are new to the file; a break stops.
     pub progress: Option<ProgressFn<'a>>,
 }
@@ -188,6 +194,7 @@ impl SaveOptions<'_> {
                 Keep::None => sys::STASIS_KEEP_NONE,
             },
             cancel: raw_of(self.cancel),
+            timeout_ms: raw_ms(self.timeout),
             progress: guard.is_some().then_some(progress),
             progress_user: guard.user(),
             ..sized()
@@ -215,6 +222,8 @@ pub struct LoadOptions<'a> {
     pub session: Option<SessionOptions>,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total bytes of keys and values, or positions where it recomputes; a break
     /// stops.
     pub progress: Option<ProgressFn<'a>>,

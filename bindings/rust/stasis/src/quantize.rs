@@ -1,10 +1,11 @@
 //! Models to GGUF files, their weights in a smaller type.
-use crate::cancel::{raw_of, Cancel};
+use crate::cancel::{raw_ms, raw_of, Cancel};
 use crate::error::{check, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::raw::{c_path, c_text, pointer_to, sized, text_in};
 use stasis_sys as sys;
 use std::path::Path;
+use std::time::Duration;
 
 /// How a model is written.
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub struct QuantizeOptions<'a> {
     pub threads: u32,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total bytes of weights read; a break stops.
     pub progress: Option<ProgressFn<'a>>,
 }
@@ -58,6 +61,7 @@ pub fn quantize(
         r#type: pointer_to(&kind),
         threads: options.threads,
         cancel: raw_of(options.cancel),
+        timeout_ms: raw_ms(options.timeout),
         progress: guard.is_some().then_some(progress),
         progress_user: guard.user(),
         ..sized()

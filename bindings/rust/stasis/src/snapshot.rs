@@ -206,7 +206,7 @@ impl std::fmt::Debug for Snapshot {
 }
 
 /// Puts a new file in the place of a snapshot that holds its state and nothing else. Only cancel,
-/// progress and codec of the options apply.
+/// timeout, progress and codec of the options apply.
 pub fn compact(path: impl AsRef<Path>, options: SaveOptions<'_>) -> Result<()> {
     let path = c_path(path.as_ref())?;
     // SAFETY: a zero-terminated path.

@@ -146,6 +146,7 @@ fn load(
             | if options.accept_older { sys::STASIS_LOAD_ACCEPT_OLDER } else { 0 },
         session: session.as_ref().map_or(ptr::null(), |session| session as *const _),
         cancel: crate::cancel::raw_of(options.cancel),
+        timeout_ms: crate::cancel::raw_ms(options.timeout),
         progress: guard.is_some().then_some(progress),
         progress_user: guard.user(),
         trace: trace.as_ref().map_or(ptr::null(), |trace| trace as *const _),

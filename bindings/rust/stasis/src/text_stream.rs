@@ -52,7 +52,7 @@ pub struct Piece {
 
 impl TextStream {
     /// With the stop conditions of the options, of which `tokens_max` counts the tokens of this
-    /// stream. `cancel` and `log_probabilities` must be none.
+    /// stream. `cancel`, `timeout` and `log_probabilities` must be none.
     pub fn new(model: &Model, options: GenerateOptions<'_>) -> Result<TextStream> {
         let options = options.to_raw()?;
         let mut raw = ptr::null_mut();

@@ -1,5 +1,5 @@
 //! Proof: what a snapshot holds, computed again.
-use crate::cancel::{raw_of, Cancel};
+use crate::cancel::{raw_ms, raw_of, Cancel};
 use crate::error::{check, Result, Status};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::model::Model;
@@ -7,6 +7,7 @@ use crate::raw::{sized, text_in};
 use crate::snapshot::{some_position, somewhere, Element, Snapshot};
 use stasis_sys as sys;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The part to recompute.
 #[derive(Default)]
@@ -15,6 +16,8 @@ pub struct VerifyOptions<'a> {
     pub chunk: u32,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
+    /// Ends the call after this time with [`Status::Timeout`](crate::Status::Timeout).
+    pub timeout: Option<Duration>,
     /// Gets done and total positions now and then; a break stops.
     pub progress: Option<ProgressFn<'a>>,
     /// Percentage of the pages to recompute, up to 100; 0: the whole log.
@@ -101,6 +104,7 @@ impl Snapshot {
         let raw = sys::stasis_verify_options {
             chunk: options.chunk,
             cancel: raw_of(options.cancel),
+            timeout_ms: raw_ms(options.timeout),
             progress: guard.is_some().then_some(progress),
             progress_user: guard.user(),
             audit_percent: options.audit_percent,
