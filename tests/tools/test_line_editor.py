@@ -256,6 +256,17 @@ class Plain(Typing):
             self.assertNotIn("\x1b", chat.output)
             self.assertEqual(self.sent(), ["one\ntwo"])
 
+    def test_json_at_a_terminal(self):
+        """For a program: nothing is a command, and nothing is said."""
+        with self.typed("--json") as chat:
+            for user in "hello", "/undo":
+                chat.type(user + "\n")
+                chat.wait('"role":"assistant"')
+                chat.wait("}\n")
+            self.assertEqual(chat.leave(), 0)
+        self.assertNotIn("> ", chat.output)
+        self.assertEqual(self.sent(), ["hello", "/undo"])
+
     def test_lines_that_are_not_typed(self):
         """To a program a slash and a backslash are text."""
         users = ["/help", "a\\", '"""', "//x"]

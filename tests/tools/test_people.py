@@ -1,6 +1,7 @@
 # stasis chat with people at a terminal: what it says of itself, its commands, and that nothing
 # typed or said is lost by an interrupt, a full context or a file that cannot be written.
 import json
+import re
 import resource
 import signal
 
@@ -42,7 +43,7 @@ class Told(PeopleTest):
                 chat.ask(self.say[0])
                 self.assertEqual(chat.leave(), 0)
         with self.typed("--session", self.path("s")) as chat:
-            self.assertRegex(chat.said(), r"\n\[resumed at position \d+, after 1 turns\]$")
+            self.assertRegex(chat.said(), r"\n\[resumed at position \d+, after 1 turn\]$")
             self.assertEqual(chat.ask(self.say[1]), "m is 55.")
             self.assertEqual(chat.leave(), 0)
         self.assertEqual(self.digest("s"), self.digests_of()[1])
@@ -66,7 +67,7 @@ class Told(PeopleTest):
         position = self.position("s")
         for expected in (r"^model    recall-gemma3 \(gemma3, BF16\), \w+ on cpu, \d+ threads$",
                          r"^memory   [\d.]+ MB of weights, [\d.]+ kB of keys and values, ",
-                         rf"^context  {position} of 4096 tokens, 0 %; 1 turns$",
+                         rf"^context  {position} of 4096 tokens, 0 %; 1 turn$",
                          r"^speed    prompt \d+ tokens in [\d.]+ s \(\d+ a second\), reply \d+ tok",
                          r"^drawing  temperature 1, top-k 0, top-p 1, min-p 0, seed 7$",
                          f"^saved    {self.path('s')}$", f"^digest   {self.digest('s')}$"):
@@ -94,14 +95,26 @@ class Told(PeopleTest):
         self.assertFalse((self.folder / "s").exists())
 
     def test_nothing_is_obeyed_by_the_terminal(self):
-        with self.typed() as chat:
-            chat.said()
-            shown = chat.ask('/nothing\\\n"""') + chat.ask("/save " + self.path("\u202e/x"))
-            self.assertNotIn("\u202e", shown.split("stasis:")[-1])
+        """Names of files, and what is typed, where it is said again."""
+        hostile = "a\x1b]52;c;QQ==\x07\u202e"
+        with self.typed("--session", self.path(hostile)) as chat:
+            shown = chat.said()
+            chat.ask(self.say[0])
+            for line in "/save ", "/fork ", "/system ", "/retry ", "/no":
+                # Quoted by Ctrl-V, as control characters are typed.
+                shown += chat.ask(line + self.path("none/") + re.sub("[\x01-\x1f]", "\x16\\g<0>",
+                                                                    hostile))
+            shown += chat.ask("/stats")
             self.assertEqual(chat.leave(), 0)
+        self.assertNotRegex(shown, "[\x1b\x07\u202e]")
+        self.assertIn("a\\u001b]52;c;QQ==\\u0007\\u202e; /help]", shown)
 
 
 class Undo(PeopleTest):
+    @staticmethod
+    def left(number):
+        return "; 1 turn is left]" if number == 1 else f"; {number} turns are left]"
+
     def test_every_turn(self):
         """Taken back and said again, at each turn, live and resumed: the same digests."""
         for model in GEMMA, LLAMA:
@@ -113,14 +126,14 @@ class Undo(PeopleTest):
                     chat.said()
                     for number in range(3):
                         chat.ask("something else entirely")
-                        self.assertIn(f"; {number} turns are left]", chat.ask("/undo"))
+                        self.assertIn(self.left(number), chat.ask("/undo"))
                         chat.ask(self.say[number])
                         self.assertEqual(self.digest("s"), expected[number])
                     self.assertEqual(chat.leave(), 0)
                 with self.typed(*options, model=model) as chat:
                     chat.said()
                     for number in 2, 1, 0:
-                        self.assertIn(f"; {number} turns are left]", chat.ask("/undo"))
+                        self.assertIn(self.left(number), chat.ask("/undo"))
                     for number in range(3):
                         chat.ask(self.say[number])
                         self.assertEqual(self.digest("s"), expected[number], (model, system))
@@ -310,7 +323,7 @@ class Interrupted(PeopleTest):
             chat.wait("k is 5.")
             chat.type(CTRL_C)
             self.assertRegex(chat.said(), r"\[cut after \d+ tokens: interrupted\]")
-            self.assertIn("1 turns", chat.ask("/stats"))
+            self.assertIn("; 1 turn\n", chat.ask("/stats"))
             self.assertEqual(chat.leave(), 0)
         self.assertIn("k is 5.", self.json("inspect", self.path("s"))["text"])
 
@@ -416,7 +429,7 @@ class Tools(PeopleTest):
             self.assertTrue(chat.output.endswith("result of rain> " + READS))
             self.assertEqual(chat.ask("yes"), "Dry.")
             chat.ask("/retry")
-            self.assertIn("1 turns are left", chat.ask("/undo"))
+            self.assertIn("1 turn is left", chat.ask("/undo"))
             chat.ask("Rain?")
             self.assertEqual(chat.ask("no"), "Dry.")
             chat.ask("hello")

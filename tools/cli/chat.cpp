@@ -133,9 +133,10 @@ int hold_chat(const ChatChoice &choice) {
 void add_chat(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<ChatChoice>();
     CLI::App *chat_app = app.add_subcommand(
-        "chat", "a conversation: one user turn a line from stdin; at a terminal, /help");
+        "chat", "a conversation: one user turn a line from stdin; /help at a terminal");
     chat_app->footer(
-        "Empty lines are skipped. With --json: one object a line for each reply, with "
+        "At a terminal lines are edited, and those that begin with a slash are commands: /help "
+        "lists them.\nEmpty lines are skipped. With --json: one object a line for each reply, with "
         "role (assistant), text,\ntokens, position, digest, cut (null, or limit, full or interrupt "
         "where -n, the session's capacity or Ctrl-C\nended it), seconds, and with a draft drafted, "
         "accepted, passes, draft_failures.\nWith --tools a reply is shown when it has ended, and "

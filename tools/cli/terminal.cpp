@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <unistd.h>
@@ -55,8 +56,16 @@ double Stopwatch::seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+namespace {
+// Returns whether standard error is a terminal whose lines can be drawn over.
+bool can_draw() {
+    const char *terminal = std::getenv("TERM");
+    return isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+}
+} // namespace
+
 Progress::Progress(const std::string &label, uint64_t at_once)
-    : label_(visible(label)), at_once_(at_once), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : label_(visible(label)), at_once_(at_once), terminal_(can_draw()) {}
 
 Progress::~Progress() {
     if (drawn_) {

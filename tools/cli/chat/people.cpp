@@ -28,7 +28,7 @@ void People::converse() {
     say(greeting(choice_, model_, talk_));
     if (const uint64_t position = position_of(talk_.session()); position > 0) {
         say("[resumed at position " + std::to_string(position) + ", after " +
-            std::to_string(talk_.turns().size()) + " turns]");
+            turns_text(talk_.turns().size()) + "]");
     }
     // Where Ctrl-C is not read as a key, at the prompt it ends the process.
     const InterruptsIgnored always(input_.edits());
@@ -180,8 +180,9 @@ void People::undo() {
     const uint64_t before = position_of(talk_.session());
     talk_.undo();
     const uint64_t after = position_of(talk_.session());
+    const size_t left = talk_.turns().size();
     say("[the last turn is taken back: " + std::to_string(before - after) + " tokens; " +
-        std::to_string(talk_.turns().size()) + " turns are left]");
+        turns_text(left) + (left == 1 ? " is left]" : " are left]"));
 }
 
 void People::retry(const std::string &seed) {

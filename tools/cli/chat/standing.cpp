@@ -94,6 +94,10 @@ std::string drawing_text(const stasis_sampling &sampling) {
 
 } // namespace
 
+std::string turns_text(size_t count) {
+    return std::to_string(count) + (count == 1 ? " turn" : " turns");
+}
+
 std::string greeting(const ChatChoice &choice, const stasis_model *model, const Talk &talk) {
     const stasis_session_info info = session_info(talk);
     return "[" + model_text(choice, model_info(model)) + ": " + bytes_text(memory_of(model).all()) +
@@ -138,7 +142,7 @@ std::vector<std::string> statistics(const ChatChoice &choice, const stasis_model
             bytes_text(memory.keys_and_values) + " of keys and values, " +
             bytes_text(memory.workspace) + " of workspace; the process has " +
             bytes_text(resident_bytes()),
-        "context  " + share_text(info) + "; " + std::to_string(talk.turns().size()) + " turns",
+        "context  " + share_text(info) + "; " + turns_text(talk.turns().size()),
         "speed    " + rate_text("prompt", speed.prompt_positions, speed.prompt_seconds) + ", " +
             rate_text("reply", speed.reply_tokens, speed.reply_seconds),
         "drawing  " + drawing_text(talk.sampling()),

@@ -8,6 +8,8 @@
 
 namespace command::chat {
 
+// Returns "1 turn", "2 turns".
+std::string turns_text(size_t count);
 // Returns the line with which a conversation begins: its model, memory, context and file.
 std::string greeting(const ChatChoice &choice, const stasis_model *model, const Talk &talk);
 // Returns how full the context is, with advice where it is nearly full; "" up to its half.
