@@ -2,8 +2,8 @@
 #include "runtime/constraint/places.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <set>
 
 #include "format/state/error.h"
 
@@ -12,30 +12,62 @@ namespace stasis::constraint {
 namespace {
 
 constexpr uint32_t kMark = UINT32_MAX; // the state of a place's first entry, which is none
+constexpr Rule kVisited = UINT32_MAX;  // no rule: the entries visited
 
 } // namespace
 
-// A place while its entries are found.
-struct Places::Closing {
-    Entries open;                          // to be visited
-    std::set<Entry> all;                   // visited
-    Entries closed;                        // those from which a byte leads on
-    std::map<Rule, std::set<Entry>> calls; // where a rule that begins here goes on
-    bool accepts = false;
+// What a place's closure has met already: entries visited, and those where rules called go on. All
+// of them are counted as ways, so that half of the table is enough.
+struct Places::Seen {
+    struct Slot {
+        uint32_t closure, rule;
+        Entry entry;
+    };
+    std::array<Slot, 2048> slots{};
+    uint32_t closure = 0; // older slots are empty
     size_t ways = 0;
 
-    void count(size_t more) {
-        ways += more;
-        if (ways > kWaysMax) {
+    void begin() {
+        ways = 0;
+        if (++closure == 0) {
+            slots.fill({});
+            closure = 1;
+        }
+    }
+    // Returns whether it is new.
+    bool insert(Rule rule, Entry entry) {
+        static_assert(kWaysMax + 1 < std::tuple_size_v<decltype(slots)>);
+        uint64_t hash = (uint64_t{entry.first} << 32U | entry.second) * 0x9E3779B97F4A7C15U;
+        hash = (hash ^ hash >> 32U ^ rule) * 0xD6E8FEB86659FD93U;
+        for (size_t i = hash >> 53U;; i = (i + 1) % slots.size()) {
+            Slot &slot = slots[i];
+            if (slot.closure != closure) {
+                slot = {closure, rule, entry};
+                break;
+            }
+            if (slot.rule == rule && slot.entry == entry) {
+                return false;
+            }
+        }
+        if (++ways > kWaysMax) {
             fail(Status::unsupported,
                  "the constraint allows the text so far in more than %zu ways at once", kWaysMax);
         }
+        return true;
     }
+};
+
+// A place while its entries are found.
+struct Places::Closing {
+    Entries open;                  // to be visited
+    Entries closed;                // those from which a byte leads on
+    std::map<Rule, Entries> calls; // where a rule that begins here goes on
+    bool accepts = false;
 };
 
 Places::Places(std::shared_ptr<const Automaton> automaton, Bare)
     : automaton_(std::move(automaton)), frames_(std::make_unique<Numbered<Entry>>()),
-      places_(std::make_unique<Numbered<Entry>>()) {
+      places_(std::make_unique<Numbered<Entry>>()), seen_(std::make_unique<Seen>()) {
     frame_of({});
     place_of(false, {});
 }
@@ -43,6 +75,9 @@ Places::Places(std::shared_ptr<const Automaton> automaton, Bare)
 Places::Places(std::shared_ptr<const Automaton> automaton) : Places(std::move(automaton), Bare{}) {
     start_ = place_after({{automaton_->starts[automaton_->root], 0}}, automaton_->allows_empty);
 }
+
+Places::Places(Places &&other) noexcept = default;
+Places::~Places() = default;
 
 uint32_t Places::frame_of(Entries entries) {
     const size_t size = entries.size();
@@ -70,6 +105,7 @@ Place Places::place_of(bool accepts, Entries entries) {
 // and rules called there come later in the order, so each is complete when it is its turn.
 Place Places::place_after(Entries entries, bool accepts) {
     Closing closing;
+    seen_->begin();
     closing.accepts = accepts;
     closing.open = std::move(entries);
     while (true) {
@@ -82,7 +118,8 @@ Place Places::place_after(Entries entries, bool accepts) {
             break;
         }
         const auto first = closing.calls.begin();
-        const uint32_t frame = frame_of(Entries(first->second.begin(), first->second.end()));
+        std::sort(first->second.begin(), first->second.end());
+        const uint32_t frame = frame_of(std::move(first->second));
         closing.open.emplace_back(automaton_->starts[first->first], frame);
         closing.calls.erase(first);
     }
@@ -90,11 +127,10 @@ Place Places::place_after(Entries entries, bool accepts) {
     return place_of(closing.accepts, std::move(closing.closed));
 }
 
-void Places::visit(Entry entry, Closing &closing) const {
-    if (!closing.all.insert(entry).second) {
+void Places::visit(Entry entry, Closing &closing) {
+    if (!seen_->insert(kVisited, entry)) {
         return;
     }
-    closing.count(1);
     const auto [number, frame] = entry;
     const Dfa::State &state = automaton_->states[number];
     if (!state.edges.empty()) {
@@ -113,16 +149,20 @@ void Places::visit(Entry entry, Closing &closing) const {
 
 // A call that is the last of its rule goes on where the rule does, so that a list costs no frame
 // for each of its items.
-void Places::call(const Dfa::Call &call, uint32_t frame, Closing &closing) const {
-    std::set<Entry> &after = closing.calls[call.rule];
-    const size_t known = after.size();
+void Places::call(const Dfa::Call &call, uint32_t frame, Closing &closing) {
+    Entries &after = closing.calls[call.rule];
+    const auto add = [&](Entry entry) {
+        if (seen_->insert(call.rule, entry)) {
+            after.push_back(entry);
+        }
+    };
     if (frame != 0 && is_end(automaton_->states[call.target])) {
-        const Entries &further = frames_->entries(frame);
-        after.insert(further.begin(), further.end());
+        for (const Entry &each : frames_->entries(frame)) {
+            add(each);
+        }
     } else {
-        after.insert({call.target, frame});
+        add({call.target, frame});
     }
-    closing.count(after.size() - known);
 }
 
 // Finds the place after a byte, which is that after all bytes around it that no edge tells from it.

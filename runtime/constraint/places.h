@@ -25,6 +25,9 @@ class Places {
     static constexpr size_t kWaysMax = 1024; // readings of a text at a place
 
     explicit Places(std::shared_ptr<const Automaton> automaton);
+    Places(Places &&other) noexcept;
+    Places &operator=(Places &&other) = delete;
+    ~Places();
 
     Place start() const { return start_; }
     // Returns the place after one more byte. Throws Error(unsupported) where the text can be read
@@ -45,14 +48,15 @@ class Places {
     using Entry = std::pair<uint32_t, uint32_t>; // a state and a frame
     using Entries = std::vector<Entry>;
     struct Closing;
+    struct Seen;
 
     struct Bare {};
     Places(std::shared_ptr<const Automaton> automaton, Bare);
     Place find_next(Place place, uint8_t byte);
     Place place_of(bool accepts, Entries entries);
     Place place_after(Entries entries, bool accepts);
-    void visit(Entry entry, Closing &closing) const;
-    void call(const Dfa::Call &call, uint32_t frame, Closing &closing) const;
+    void visit(Entry entry, Closing &closing);
+    void call(const Dfa::Call &call, uint32_t frame, Closing &closing);
     uint32_t frame_of(Entries entries);
 
     std::shared_ptr<const Automaton> automaton_;
@@ -61,6 +65,7 @@ class Places {
     std::unique_ptr<Numbered<Entry>> frames_;
     std::unique_ptr<Numbered<Entry>> places_; // after a mark that says whether it accepts
     std::vector<std::array<Place, 256>> rows_;
+    std::unique_ptr<Seen> seen_;
     size_t bytes_ = 0;
     Place start_ = kDead;
 };

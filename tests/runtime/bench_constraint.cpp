@@ -1,6 +1,7 @@
 // How long constraints take: compiling a schema of 50 properties, and the mask before each token of
 // an instance of it, with a model's own vocabulary, where nothing was found before and where it
-// was; and what of the time of drawing under them is spent on masks:
+// was; what of the time of drawing under them is spent on masks; and masks under a grammar that can
+// be read in hundreds of ways:
 //     bench_constraint MODEL
 #include <algorithm>
 #include <chrono>
@@ -132,6 +133,22 @@ void measure_draws(const std::shared_ptr<Model> &model, bool closed) {
     print("draws", draws);
 }
 
+// The first masks after ever more letters, each of which opens ways to go on.
+void measure_ambiguous(const std::shared_ptr<const Vocabulary> &vocabulary) {
+    const auto automaton = compile_constraint(ConstraintKind::grammar,
+                                              "root ::= s\ns ::= [^0-9] s \"x\"? | [^0-9] s? s?");
+    for (const size_t letters : {size_t{20}, size_t{100}, size_t{200}}) {
+        std::vector<double> masks;
+        for (unsigned repeat = 0; repeat < kRepeats; ++repeat) {
+            Matcher matcher(automaton, vocabulary);
+            matcher.take(std::string(letters, 'a'));
+            masks.push_back(microseconds([&] { matcher.mask(); }));
+        }
+        std::printf("ambiguous grammar, after %zu letters\n", letters);
+        print("masks, first time", masks);
+    }
+}
+
 int run(const char *path) {
     const std::shared_ptr<Model> model = open_model(path, ModelOptions{});
     std::vector<std::string> pieces;
@@ -148,6 +165,7 @@ int run(const char *path) {
     measure_draws(model, true);
     measure(*model, vocabulary, false);
     measure_draws(model, false);
+    measure_ambiguous(vocabulary);
     return 0;
 }
 
