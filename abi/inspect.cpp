@@ -3,11 +3,13 @@
 #include <cstring>
 #include <optional>
 
+#include "abi/data.h"
 #include "abi/handles.h"
 #include "abi/message.h"
 #include "abi/options.h"
 #include "abi/stream.h"
 #include "abi/tokens.h"
+#include "abi/turns.h"
 #include "format/compare.h"
 #include "format/constants.h"
 #include "format/dead.h"
@@ -150,6 +152,32 @@ stasis_status stasis_snapshot_tokens(const stasis_snapshot *snapshot, uint64_t b
     return with(snapshot, error, [&](const Snapshot &own) {
         write_tokens(own.state().log.size(), begin, tokens, sources, capacity, count,
                      [&](uint64_t position) { return own.state().log[position]; });
+    });
+}
+
+stasis_status stasis_snapshot_turns(const stasis_snapshot *snapshot, uint64_t begin,
+                                    stasis_turn *turns, size_t stride, size_t capacity,
+                                    size_t *count, stasis_error *error) {
+    return with(snapshot, error, [&](const Snapshot &own) {
+        const std::vector<stasis::TokenEntry> &log = own.state().log;
+        write_turns(log.size(), begin, turns, stride, capacity, count,
+                    [&](uint64_t position) { return log[position]; });
+    });
+}
+
+stasis_status stasis_snapshot_get_data(const stasis_snapshot *snapshot, const char *name,
+                                       void *bytes, size_t capacity, size_t *length,
+                                       stasis_error *error) {
+    return with(snapshot, error, [&](const Snapshot &own) {
+        copy_value(own.state().host_data, name, bytes, capacity, length);
+    });
+}
+
+stasis_status stasis_snapshot_list_data(const stasis_snapshot *snapshot, stasis_data_entry *entries,
+                                        size_t stride, size_t capacity, size_t *count,
+                                        stasis_error *error) {
+    return with(snapshot, error, [&](const Snapshot &own) {
+        list_names(own.state().host_data, entries, stride, capacity, count);
     });
 }
 

@@ -63,6 +63,26 @@ template <typename Struct> void write_struct(const Struct &own, Struct *given, c
     std::memset(reinterpret_cast<unsigned char *>(given) + known, 0, size - known);
 }
 
+// Checks the distance between the elements of an output array. Throws Error(invalid_argument) for
+// one that no version of the struct has.
+template <typename Struct> void require_stride(size_t stride) {
+    if (stride < sizeof(uint64_t) || stride % alignof(Struct) != 0 || stride > UINT32_MAX) {
+        fail(Status::invalid_argument, "stride is %zu, expected %zu", stride, sizeof(Struct));
+    }
+}
+
+// Copies `own` into element `i` of such an array. Bytes after the fields of this version become 0.
+template <typename Struct>
+void write_element(const Struct &own, void *array, size_t stride, size_t i) {
+    static_assert(std::is_trivially_copyable_v<Struct>);
+    Struct sized = own;
+    sized.struct_size = static_cast<uint32_t>(stride);
+    const size_t known = std::min(stride, sizeof own);
+    auto *to = static_cast<unsigned char *>(array) + i * stride;
+    std::memcpy(to, &sized, known);
+    std::memset(to + known, 0, stride - known);
+}
+
 // Checks an output struct before the work that fills it. Throws Error(invalid_argument).
 template <typename Struct> void require_struct(const Struct *given, const char *name) {
     require(given, name);

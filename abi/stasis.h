@@ -483,12 +483,12 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
                                     stasis_error *error);
 
 #pragma GCC visibility pop
-
 #ifdef __cplusplus
 }
 #endif
 #include "stasis_chat.h"       /* conversations with tools, in JSON */
 #include "stasis_constraint.h" /* which texts may be drawn */
+#include "stasis_data.h"       /* what a host keeps in a session; turns */
 #include "stasis_describe.h"   /* what the library and a model say of themselves */
 #include "stasis_embed.h"      /* texts as vectors */
 #include "stasis_generate.h"   /* logits, sampling, generation, steps of many sessions */

@@ -84,12 +84,9 @@ void HostTrace::wait(const stasis_trace_event &event) noexcept {
 
 size_t HostTrace::take(unsigned char *events, size_t stride, size_t capacity, uint64_t &lost) {
     assert(queues());
-    const size_t count = std::min(capacity, waiting_), known = std::min(stride, sizeof queue_[0]);
+    const size_t count = std::min(capacity, waiting_);
     for (size_t i = 0; i < count; ++i) {
-        stasis_trace_event &event = queue_[(first_ + i) % queue_.size()];
-        event.struct_size = static_cast<uint32_t>(stride);
-        std::memcpy(events + i * stride, &event, known);
-        std::memset(events + i * stride + known, 0, stride - known);
+        write_element(queue_[(first_ + i) % queue_.size()], events, stride, i);
     }
     first_ = (first_ + count) % queue_.size();
     waiting_ -= count;
@@ -153,11 +150,7 @@ stasis_status stasis_session_take_trace(stasis_session *session, stasis_trace_ev
         require(session, "session");
         require_array(events, capacity, "events");
         require(count, "count");
-        if (stride < sizeof(uint64_t) || stride % alignof(stasis_trace_event) != 0 ||
-            stride > UINT32_MAX) {
-            stasis::fail(stasis::Status::invalid_argument, "stride is %zu, expected %zu", stride,
-                         sizeof(stasis_trace_event));
-        }
+        require_stride<stasis_trace_event>(stride);
         const SessionUse use(*session, caller, Use::reads);
         if (session->trace == nullptr || !session->trace->queues()) {
             stasis::fail(stasis::Status::not_found, "the session has no trace whose events wait");

@@ -11,6 +11,7 @@
 
 #include "format/constants.h"
 #include "format/evictions.h"
+#include "format/host_data.h"
 #include "format/pages.h"
 #include "format/recurrent.h"
 #include "format/section.h"
@@ -412,7 +413,7 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
 void check_state(const State &state, Status status, const Watch &watch) {
     for (const auto check :
          {check_geometry, check_samplings, check_log, check_numbers, check_evictions, check_profile,
-          check_pages, check_recurrent_states, check_last, check_digest}) {
+          check_pages, check_recurrent_states, check_last, check_host_data, check_digest}) {
         watch.step(0, 0);
         check(state, status);
     }

@@ -9,11 +9,13 @@ namespace stasis::format {
 
 inline constexpr uint8_t kMagic[8] = {0x89, 'S', 'T', 'A', 'S', 'I', 'S', '\n'};
 inline constexpr uint32_t kFormatVersion = 1;
-// Features with which a reader that does not implement them may read the file, but not write to it:
-// sampling settings use fields that version 2 of the contract's sampling added.
+// Features with which a reader that does not implement them may read the file, but not write to it.
+// Sampling settings use fields that version 2 of the contract's sampling added:
 inline constexpr uint64_t kFeatureSamplingV2 = 1;
 inline constexpr uint64_t kFeatureSamplingV3 = 2; // the same of version 3: constraints
-inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2 | kFeatureSamplingV3;
+inline constexpr uint64_t kFeatureHostData = 4;   // a host's data, which a commit would lose
+inline constexpr uint64_t kFeaturesReadKnown =
+    kFeatureSamplingV2 | kFeatureSamplingV3 | kFeatureHostData;
 
 // Features with which a reader that does not implement them must refuse the file.
 inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted

@@ -13,7 +13,8 @@ void set_features(const State &state, const Layout &layout, Root &root) {
                            (state.contract.experts == 0 ? 0 : kFeatureExperts) |
                            (layers_differ(state) ? kFeatureLayers : 0);
     root.features_read = (uses_v2(state.samplings) ? kFeatureSamplingV2 : 0) |
-                         (uses_v3(state.samplings) ? kFeatureSamplingV3 : 0);
+                         (uses_v3(state.samplings) ? kFeatureSamplingV3 : 0) |
+                         (layout.host_data == SectionRef() ? 0 : kFeatureHostData);
 }
 
 void check_features(const State &state, const Layout &layout, const Root &root) {
@@ -28,16 +29,17 @@ void check_features(const State &state, const Layout &layout, const Root &root) 
     };
     check_settings(2, kFeatureSamplingV2);
     check_settings(3, kFeatureSamplingV3);
-    const auto check = [&](const char *what, uint64_t feature) {
-        if (((root.features_refuse ^ right.features_refuse) & feature) != 0) {
+    const auto check = [&](const char *what, uint64_t feature, uint64_t Root::*word) {
+        if (((root.*word ^ right.*word) & feature) != 0) {
             fail(Status::corrupt, "%s: the root's features and the manifest disagree", what);
         }
     };
-    check("evictions", kFeatureEvictions);
-    check("device profile", kFeatureProfile);
-    check("recurrent layers", kFeatureRecurrent);
-    check("contract for experts", kFeatureExperts);
-    check("layers that differ", kFeatureLayers);
+    check("data of hosts", kFeatureHostData, &Root::features_read);
+    check("evictions", kFeatureEvictions, &Root::features_refuse);
+    check("device profile", kFeatureProfile, &Root::features_refuse);
+    check("recurrent layers", kFeatureRecurrent, &Root::features_refuse);
+    check("contract for experts", kFeatureExperts, &Root::features_refuse);
+    check("layers that differ", kFeatureLayers, &Root::features_refuse);
 }
 
 } // namespace stasis::format

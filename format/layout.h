@@ -70,7 +70,8 @@ struct Layout {
     SectionRef hidden;
     SectionRef logits_row;
     SectionRef evictions;
-    NodeRef log; // roots of the trees
+    SectionRef host_data; // its index
+    NodeRef log;          // roots of the trees
     NodeRef texts;
     std::vector<NodeRef> pages;   // [group]
     std::vector<StateRef> states; // [State::states]

@@ -148,6 +148,11 @@ fb::SectionRef pack(const SectionRef &ref) {
     return fb::SectionRef(ref.offset, ref.bytes, pack(ref.digest));
 }
 
+// Null, which is not written, for a reference to nothing.
+const fb::SectionRef *if_any(const fb::SectionRef &ref) {
+    return ref.offset() == 0 ? nullptr : &ref;
+}
+
 fb::NodeRef pack(const NodeRef &ref) {
     return fb::NodeRef(ref.section, ref.begin, ref.bytes, pack(ref.digest));
 }
@@ -348,6 +353,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const fb::SectionRef hidden = pack(layout.hidden);
     const fb::SectionRef logits_row = pack(layout.logits_row);
     const fb::SectionRef evictions = pack(layout.evictions);
+    const fb::SectionRef host_data = pack(layout.host_data);
     const fb::NodeRef log = pack(layout.log);
     const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
@@ -384,9 +390,8 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     add(Table::VT_KEEP, &Make::add_keep, static_cast<uint32_t>(layout.keep));
     add(Table::VT_HIDDEN, &Make::add_hidden, &hidden);
     add(Table::VT_LOGITS_ROW, &Make::add_logits_row, &logits_row);
-    if (!(layout.evictions == SectionRef{})) {
-        add(Table::VT_EVICTIONS, &Make::add_evictions, &evictions);
-    }
+    add(Table::VT_EVICTIONS, &Make::add_evictions, if_any(evictions));
+    add(Table::VT_HOST_DATA, &Make::add_host_data, if_any(host_data));
     add(Table::VT_PROFILE, &Make::add_profile, profile);
     add(Table::VT_RECURRENT, &Make::add_recurrent, recurrent);
     add(Table::VT_SHARING, &Make::add_sharing, sharing);

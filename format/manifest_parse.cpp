@@ -314,6 +314,9 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     if (packed->evictions() != nullptr) {
         layout.evictions = unpack(packed->evictions());
     }
+    if (packed->host_data() != nullptr) {
+        layout.host_data = unpack(packed->host_data());
+    }
     layout.log = unpack(packed->log());
     layout.texts = unpack(packed->texts());
 }

@@ -7,6 +7,7 @@
 #include "format/check.h"
 #include "format/evictions.h"
 #include "format/features.h"
+#include "format/host_data.h"
 #include "format/manifest.h"
 #include "format/naming.h"
 #include "format/node_io.h"
@@ -53,6 +54,7 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
         snapshot->read_manifest(*contents, watch);
         snapshot->read_trees(*contents, watch);
         snapshot->read_rest(*contents, watch);
+        read_host_data(snapshot->committed(watch), contents->root.file_bytes, *contents);
         check_state(contents->state, Status::corrupt, watch);
         snapshot->contents_ = contents;
     });
@@ -251,6 +253,10 @@ std::vector<Section> Snapshot::sections() const {
         add(layout().hidden.offset, SectionKind::hidden);
         add(layout().logits_row.offset, SectionKind::logits_row);
         add(layout().evictions.offset, SectionKind::evictions);
+        add(layout().host_data.offset, SectionKind::host_data);
+        for (const SectionRef &value : contents_->host_values) {
+            add(value.offset, SectionKind::host_value);
+        }
         add(current_.root.manifest_offset, SectionKind::manifest);
         for (const StateRef &ref : layout().states) {
             add(ref.offset, SectionKind::recurrent);

@@ -40,6 +40,7 @@ struct Contents {
     Trees trees;
     std::vector<TokenText> texts;               // all that the file holds, in its order
     std::vector<std::vector<PageRecord>> pages; // [group][index]
+    std::vector<SectionRef> host_values;        // in the order of State::host_data
 };
 
 // A section that the state reaches.

@@ -35,6 +35,10 @@ const char *section_name(SectionKind kind) {
         return "evictions";
     case SectionKind::recurrent:
         return "recurrent";
+    case SectionKind::host_data:
+        return "host_data";
+    case SectionKind::host_value:
+        return "host_value";
     }
     return "unknown";
 }

@@ -21,7 +21,9 @@ enum class SectionKind : uint32_t {
     manifest = 6,
     root = 7,
     evictions = 8,
-    recurrent = 9
+    recurrent = 9,
+    host_data = 10,
+    host_value = 11
 };
 const char *section_name(SectionKind kind);
 

@@ -11,6 +11,7 @@
 #include "format/evictions.h"
 #include "format/existing.h"
 #include "format/features.h"
+#include "format/host_data.h"
 #include "format/manifest.h"
 #include "format/node_io.h"
 #include "format/pages.h"
@@ -133,7 +134,7 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     }
     nodes.flush();
 
-    // State after the last token, and evictions.
+    // State after the last token, evictions, and the host's data.
     layout.hidden = output.put(SectionKind::hidden, state.hidden.data(),
                                state.hidden.size() * sizeof(uint16_t), before.hidden);
     const std::span<const float> row = input.options.logits_row;
@@ -142,6 +143,8 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const std::vector<uint8_t> evictions = build_evictions(state);
     layout.evictions =
         output.put(SectionKind::evictions, evictions.data(), evictions.size(), before.evictions);
+    const Contents *const held = input.old != nullptr ? input.old->contents().get() : nullptr;
+    layout.host_data = write_host_data(output, state, held, written->host_values);
 
     // The manifest, which refers to all of it, and the root, which refers to the manifest.
     const std::vector<uint8_t> manifest = build_manifest(state, layout);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "format/state/digest.h"
+#include "format/state/host_data.h"
 
 namespace stasis {
 
@@ -264,15 +265,16 @@ struct State {
     std::vector<uint32_t> sharing; // 1; layers that use another layer's keys and values, ascending:
                                    // they have no pages and are in no group
     std::vector<TokenEntry> log;   // 4, +4; position (3) is its size
-    std::vector<Eviction> evictions;      // 5; ascending by position
-    std::vector<Sampling> samplings;      // 6; entries are named by sampled tokens of the log
-    uint32_t sampling = 0;                // index of the settings in force
-    uint64_t capacity = 0;                // 6; positions the session may reach
-    uint64_t window_retain = 0;           // positions local layers keep beyond their window
-    uint32_t tracking = 0;                // 6; of attention: 0 none, 1 in total, 2 by head
-    std::string pending_system;           // +4; system text waiting for the first user turn
-    std::vector<std::vector<Page>> pages; // 1; [group][page index], ceil(position / page) each
-    RecurrentShape recurrent;             // 1; layers that are in no group
+    std::vector<Eviction> evictions;           // 5; ascending by position
+    std::vector<Sampling> samplings;           // 6; entries are named by sampled tokens of the log
+    uint32_t sampling = 0;                     // index of the settings in force
+    uint64_t capacity = 0;                     // 6; positions the session may reach
+    uint64_t window_retain = 0;                // positions local layers keep beyond their window
+    uint32_t tracking = 0;                     // 6; of attention: 0 none, 1 in total, 2 by head
+    std::string pending_system;                // +4; system text waiting for the first user turn
+    std::shared_ptr<const HostData> host_data; // null: none. Not part of the digest.
+    std::vector<std::vector<Page>> pages;      // 1; [group][page index], ceil(position / page) each
+    RecurrentShape recurrent;                  // 1; layers that are in no group
     // 1; ascending by position. The last is at log.size(), those before are checkpoints, which a
     // rewind goes on from. None at position 0, where a state is all +0.
     std::vector<RecurrentState> states;

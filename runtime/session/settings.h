@@ -1,8 +1,10 @@
 // The members of a session that a snapshot stores beside its timeline: the settings that drew its
-// tokens, the settings of the next draw, and a system text that waits for the first user's turn.
+// tokens, the settings of the next draw, a system text that waits for the first user's turn, and
+// the host's own data.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@ struct Settings {
     std::vector<Sampling> samplings; // entries of the log refer to them; some may be unused
     Sampling sampling;               // for the next draw
     std::string pending_system;
+    std::shared_ptr<const HostData> host_data; // null: none
 
     // Returns the index of `sampling` in `samplings`, and adds it if it is missing. May remove
     // settings that no entry of the log names, and renumber the log's entries. So no entry may be

@@ -147,6 +147,7 @@ State export_state(Timeline &timeline, const Settings &settings, const Model &mo
     state.window_retain = timeline.window_retain;
     state.tracking = static_cast<uint32_t>(timeline.sums.tracking());
     state.pending_system = settings.pending_system;
+    state.host_data = settings.host_data;
     for (const Evictions::Event &eviction : timeline.evictions.events()) {
         state.evictions.push_back(*eviction);
     }

@@ -279,6 +279,7 @@ Settings settings_of(const State &state) {
         settings.sampling = state.samplings[state.sampling];
     }
     settings.pending_system = state.pending_system;
+    settings.host_data = state.host_data;
     return settings;
 }
 

@@ -118,6 +118,12 @@ TEST_CASE("stasis_session_append: every session call refuses a NULL session") {
     REFUSED("session", stasis_session_set_sampling(nullptr, nullptr, &error));
     REFUSED("session", stasis_session_set_constraint(nullptr, 2, nullptr, 0, nullptr, &error));
     REFUSED("session", stasis_session_set_allowed(nullptr, nullptr, 0, &error));
+    auto entry = sized<stasis_data_entry>();
+    auto turn = sized<stasis_turn>();
+    REFUSED("session", stasis_session_set_data(nullptr, "a", &text, 1, &error));
+    REFUSED("session", stasis_session_get_data(nullptr, "a", &text, 1, &count, &error));
+    REFUSED("session", stasis_session_list_data(nullptr, &entry, sizeof entry, 1, &count, &error));
+    REFUSED("session", stasis_session_turns(nullptr, 0, &turn, sizeof turn, 1, &count, &error));
     REFUSED("session", stasis_session_sample(nullptr, &token, &error));
     REFUSED("session", stasis_session_decode(nullptr, &token, &error));
     REFUSED("session", stasis_session_generate(nullptr, nullptr, nullptr, &error));
@@ -182,6 +188,19 @@ TEST_CASE("stasis_session_append: session calls refuse NULL where they need some
     REFUSED("bias", stasis_session_set_sampling(session, &sampling, &error));
     REFUSED("text", stasis_session_set_constraint(session, 3, nullptr, 1, nullptr, &error));
     REFUSED("bits", stasis_session_set_allowed(session, nullptr, 1, &error));
+    auto entry = sized<stasis_data_entry>();
+    auto turn = sized<stasis_turn>();
+    REFUSED("name", stasis_session_set_data(session, nullptr, "a", 1, &error));
+    REFUSED("bytes", stasis_session_set_data(session, "a", nullptr, 1, &error));
+    REQUIRE(stasis_session_set_data(session, "a", "b", 1, nullptr) == STASIS_OK);
+    REFUSED("name", stasis_session_get_data(session, nullptr, nullptr, 0, &count, &error));
+    REFUSED("length", stasis_session_get_data(session, "a", nullptr, 1, nullptr, &error));
+    REFUSED("bytes", stasis_session_get_data(session, "a", nullptr, 1, &count, &error));
+    REFUSED("count", stasis_session_list_data(session, &entry, sizeof entry, 1, nullptr, &error));
+    REFUSED("entries", stasis_session_list_data(session, nullptr, sizeof entry, 1, &count, &error));
+    REFUSED("count", stasis_session_turns(session, 0, &turn, sizeof turn, 1, nullptr, &error));
+    REFUSED("stride", stasis_session_turns(session, 0, &turn, 0, 1, &count, &error));
+    REFUSED("turns", stasis_session_turns(session, 0, nullptr, sizeof turn, 1, &count, &error));
     CHECK(digest(session) == before);
 }
 
@@ -207,6 +226,9 @@ TEST_CASE("stasis_snapshot_open: snapshot calls refuse NULL") {
     REFUSED("snapshot", stasis_snapshot_get_info(nullptr, &info, &error));
     REFUSED("snapshot", stasis_snapshot_element(nullptr, 1, nullptr, 0, &count, &error));
     REFUSED("snapshot", stasis_snapshot_tokens(nullptr, 0, nullptr, nullptr, 0, &count, &error));
+    REFUSED("snapshot", stasis_snapshot_get_data(nullptr, "a", nullptr, 0, &count, &error));
+    REFUSED("snapshot", stasis_snapshot_list_data(nullptr, nullptr, 8, 0, &count, &error));
+    REFUSED("snapshot", stasis_snapshot_turns(nullptr, 0, nullptr, 8, 0, &count, &error));
     REFUSED("a", stasis_snapshot_compare(nullptr, nullptr, &difference, &error));
     REFUSED("snapshot", stasis_snapshot_verify(nullptr, gemma(), nullptr, &report, &error));
     stasis_snapshot_close(nullptr);
@@ -222,6 +244,9 @@ TEST_CASE("stasis_snapshot_open: snapshot calls refuse NULL") {
     REFUSED("element", stasis_snapshot_element(snapshot, 13, nullptr, 0, &count, &error));
     REFUSED("count", stasis_snapshot_tokens(snapshot, 0, nullptr, nullptr, 0, nullptr, &error));
     REFUSED("begin", stasis_snapshot_tokens(snapshot, 5, nullptr, nullptr, 0, &count, &error));
+    REFUSED("name", stasis_snapshot_get_data(snapshot, nullptr, nullptr, 0, &count, &error));
+    REFUSED("stride", stasis_snapshot_list_data(snapshot, nullptr, 4, 0, &count, &error));
+    REFUSED("begin", stasis_snapshot_turns(snapshot, 5, nullptr, 8, 0, &count, &error));
     REFUSED("b", stasis_snapshot_compare(snapshot, nullptr, &difference, &error));
     REFUSED("difference", stasis_snapshot_compare(snapshot, snapshot, nullptr, &error));
     REFUSED("model", stasis_snapshot_verify(snapshot, nullptr, nullptr, &report, &error));

@@ -471,4 +471,20 @@ FIELD(stasis_threads_options, cpus, 8, 8);
 FIELD(stasis_threads_options, cpu_count, 16, 8);
 FIELD(stasis_threads_options, name, 24, 8);
 
+STRUCT(stasis_data_entry, 272);
+FIELD(stasis_data_entry, struct_size, 0, 4);
+FIELD(stasis_data_entry, reserved, 4, 4);
+FIELD(stasis_data_entry, bytes, 8, 8);
+FIELD(stasis_data_entry, name, 16, 256);
+
+STRUCT(stasis_turn, 48);
+FIELD(stasis_turn, struct_size, 0, 4);
+FIELD(stasis_turn, role, 4, 4);
+FIELD(stasis_turn, begin, 8, 8);
+FIELD(stasis_turn, end, 16, 8);
+FIELD(stasis_turn, content_begin, 24, 8);
+FIELD(stasis_turn, content_end, 32, 8);
+FIELD(stasis_turn, source, 40, 4);
+FIELD(stasis_turn, reserved, 44, 4);
+
 int stasis_layouts_hold; /* a C file holds something */

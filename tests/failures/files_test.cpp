@@ -130,7 +130,8 @@ TEST_CASE("failures: files, sessions and drawing") {
 }
 
 TEST_CASE("failures: files, snapshots") {
-    for (const auto &rows : {taken_rows(snapshot_rows()), taken_rows(constraint_rows())}) {
+    for (const auto &rows :
+         {taken_rows(snapshot_rows()), taken_rows(constraint_rows()), taken_rows(data_rows())}) {
         for (const Row &row : rows) {
             fault_each(row);
         }

@@ -146,7 +146,7 @@ void fail_all(const char *what, const std::vector<Row> &rows) {
 std::vector<Row> all_rows() {
     std::vector<Row> rows;
     for (const auto &some : {model_rows(), session_rows(), generate_rows(), constraint_rows(),
-                             scheduler_rows(), snapshot_rows()}) {
+                             scheduler_rows(), snapshot_rows(), data_rows()}) {
         rows.insert(rows.end(), some.begin(), some.end());
     }
     return rows;
@@ -182,6 +182,10 @@ TEST_CASE("failures: memory, drawing tokens") {
 
 TEST_CASE("failures: memory, constraints") {
     fail_all("constraints", taken_rows(constraint_rows()));
+}
+
+TEST_CASE("failures: memory, data of hosts and turns") {
+    fail_all("data of hosts and turns", taken_rows(data_rows()));
 }
 
 TEST_CASE("failures: memory, schedulers") {

@@ -33,6 +33,7 @@ std::vector<Row> model_rows();
 std::vector<Row> session_rows();
 std::vector<Row> generate_rows();
 std::vector<Row> constraint_rows();
+std::vector<Row> data_rows();
 std::vector<Row> scheduler_rows();
 std::vector<Row> snapshot_rows();
 // All of them; under sanitizers one of three, unless whole sweeps are asked for.

@@ -57,6 +57,7 @@ void check_every_flip(Bytes bytes) {
 TEST_CASE("Snapshot::open: every flipped byte is refused: header, slot, trees, manifest and "
           "padding at opening, all by load") {
     check_every_flip(saved_small());
+    check_every_flip(saved(with_data(sample_state(kSmall), 200)));
     check_every_flip(saved_small(Keep::full, Codec::zstd));
     check_every_flip(saved_small(Keep::none));
     Shape hybrid = kSmall;

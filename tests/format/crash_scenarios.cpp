@@ -63,6 +63,9 @@ std::vector<Scenario> scenarios() {
         scenario("append, of a hybrid", {hybrid_at(40), hybrid_at(70)}, hybrid_at(100)),
         scenario("compressed, of a hybrid", {hybrid_at(40)}, hybrid_at(65), {.codec = Codec::zstd}),
         scenario("keep nothing of a hybrid", {hybrid_at(40)}, hybrid_at(65), {.keep = Keep::none}),
+        scenario("data that stays and changes", {with_data(at(40), 3000), with_data(at(70), 3000)},
+                 with_data(at(71), 2000, 2)),
+        scenario("data that goes", {with_data(at(40), 3000)}, at(41)),
         scenario("append to a stream form", {at(40), at(70)}, at(100)),
     };
     const auto compacting = [](const FileOperations &files) { compact(kPath, {}, files); };

@@ -25,6 +25,7 @@ struct Course {
     bool hybrid = false;   // a third layer is recurrent, with a checkpoint at 32
     bool uneven = false;   // the second layer has other sizes, and one more shares keys and values
     bool constrained = false; // settings with constraints and a set of tokens
+    bool kept = false;        // a host's data, one value of which is another one where forked
 };
 
 inline void add_small_pages(State &state, const Course &course) {
@@ -121,6 +122,13 @@ inline State small_state(const Course &course) {
     if (course.uneven) {
         state.groups[1].kv_heads = 3;
         state.groups[1].head_dim = 8;
+    }
+    if (course.kept) {
+        for (const auto &[name, value] : {std::pair("a", "0123456789"), {"b", ""}, {"c", "xyz"}}) {
+            const std::string_view bytes = course.forked && *value == 'x' ? "other" : value;
+            const auto *from = reinterpret_cast<const uint8_t *>(bytes.data());
+            state.host_data = with_value(state.host_data, name, {{from, bytes.size()}});
+        }
     }
     add_small_pages(state, course);
     if (course.hybrid) {

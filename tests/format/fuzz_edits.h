@@ -200,6 +200,21 @@ inline Bytes edited_node(const Bytes &bytes, const Snapshot &snapshot, const Edi
                        [&](Bytes &node) { change(node, edit, numbers); });
 }
 
+// The index of a host's data, of any length.
+inline Bytes edited_index(const Bytes &bytes, const Snapshot &snapshot, const Edit &edit,
+                          const std::vector<uint64_t> &numbers) {
+    const SectionRef ref = snapshot.layout().host_data;
+    const auto begin = bytes.begin() + static_cast<ptrdiff_t>(ref.offset + kFrameBytes);
+    Bytes index(begin, begin + static_cast<ptrdiff_t>(ref.bytes));
+    change(index, edit, numbers);
+    Bytes more;
+    append_section(more, SectionKind::host_data, index);
+    Layout layout = snapshot.layout();
+    layout.host_data = {snapshot.root().manifest_offset, index.size(),
+                        Sha256().bytes(index.data(), index.size()).finish()};
+    return with_manifest(bytes, snapshot, more, build_manifest(snapshot.state(), layout));
+}
+
 // A frame with any field changed, its own checksum right.
 inline void edit_frame(Bytes &bytes, const Snapshot &snapshot, const Edit &edit,
                        const std::vector<uint64_t> &numbers) {
@@ -249,6 +264,9 @@ inline Bytes edited(Bytes bytes, const Edit &edit) {
     case 2:
         return in_section(&Layout::identity, SectionKind::identity);
     case 3:
+        if ((edit.which & 0x40) != 0 && snapshot->state().host_data != nullptr) {
+            return edited_index(bytes, *snapshot, edit, numbers);
+        }
         return snapshot->state().hidden.empty() ? bytes
                                                 : in_section(&Layout::hidden, SectionKind::hidden);
     case 4:

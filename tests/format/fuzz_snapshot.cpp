@@ -75,6 +75,14 @@ std::shared_ptr<const Snapshot> open_watched(const Bytes &bytes) {
 void check_same(const Snapshot &a, const Snapshot &b, const char *what) {
     expect(a.state().digest == b.state().digest, what);
     expect(compare(a, b, {}).equal, what);
+    const HostData none, &x = a.state().host_data ? *a.state().host_data : none,
+                         &y = b.state().host_data ? *b.state().host_data : none;
+    expect(std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                      [](const auto &one, const auto &other) {
+                          return one.first == other.first &&
+                                 one.second->bytes == other.second->bytes;
+                      }),
+           what);
 }
 
 // Everything that the file holds, by load's way.
@@ -193,6 +201,8 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({uneven}, {.keep = Keep::none}));
         made.push_back(small_file({{.position = 33, .constrained = true}}, {}));
         made.push_back(small_file({{33}, {.position = 40, .constrained = true}}, {}));
+        made.push_back(small_file(
+            {{.position = 33, .kept = true}, {.position = 34, .forked = true, .kept = true}}, {}));
         for (const size_t coded : {1, 3, 8, 11}) { // or the target would not test what it should
             const std::vector<Section> sections = open_bytes(made[coded])->sections();
             expect(std::any_of(
@@ -219,7 +229,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   (data[1] & 4) != 0,
                   {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0,
                    (data[1] & 0x98) == 0x98, // of position 301
-                   false, (data[0] & 0x40) != 0, (data[0] & 0x20) != 0}};
+                   false, (data[0] & 0x40) != 0, (data[0] & 0x20) != 0, false,
+                   (data[1] & 0x81) == 0x81}};
     try {
         bool opens = true;
         for (size_t at = 2; at + sizeof(Edit) <= size && opens; at += sizeof(Edit)) {

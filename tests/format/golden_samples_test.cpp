@@ -1,6 +1,6 @@
-// Golden files of recurrent layers, experts, and layers that differ in their heads or share keys
-// and values, of made-up states: every later build reads them as what they were made of, and
-// commits to copies of them. They stay as they are; this shows where they came from:
+// Golden files of recurrent layers, experts, layers that differ in their heads or share keys and
+// values, and data of hosts, of made-up states: every later build reads them as what they were made
+// of, and commits to copies of them. They stay as they are; this shows where they came from:
 //   test_format --no-skip --test-case='*golden files that are missing are made'
 #include <doctest/doctest.h>
 
@@ -43,6 +43,16 @@ State experts_state() {
     State state = hybrid_at(40, 0);
     state.contract.experts = 1;
     seal(state);
+    return state;
+}
+
+// After a commit that keeps one value, changes another and has a third no more.
+State kept_at(uint64_t position) {
+    State state = with_data(golden_state({.position = position, .layers = 2}), 300);
+    if (position == 70) {
+        state.host_data = with_value(state.host_data, "a title", std::vector<uint8_t>{7, 8});
+        state.host_data = with_value(state.host_data, "gone", std::vector<uint8_t>{9});
+    }
     return state;
 }
 
@@ -107,6 +117,16 @@ const Golden kGolden[] = {
     {"layers", "hybrid.stasis", [] { return uneven_at(70, 30); },
      [](const std::string &path) { save(uneven_at(70, 30), path, {}); },
      [] { return uneven_at(120, 30); }},
+    {"data", "commits.stasis", [] { return kept_at(95); },
+     [](const std::string &path) {
+         for (const uint64_t position : {70, 95}) {
+             save(kept_at(position), path, {});
+         }
+     },
+     [] { return kept_at(120); }},
+    {"data", "stream.stasis", [] { return kept_at(31); },
+     [](const std::string &path) { save_stream(kept_at(31), path); },
+     [] { return kept_at(120); }},
 };
 
 void record(const Golden &golden, JsonWriter &json) {
@@ -172,7 +192,7 @@ TEST_CASE("save: copies of golden files of made-up states take commits and are c
 }
 
 TEST_CASE("save: golden files that are missing are made" * doctest::skip()) {
-    for (const std::string folder : {"recurrent", "layers"}) {
+    for (const std::string folder : {"recurrent", "layers", "data"}) {
         if (std::filesystem::exists(golden_path(folder, ""))) {
             continue; // they are never made anew
         }

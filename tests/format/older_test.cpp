@@ -29,8 +29,9 @@ std::vector<Bytes> file_of_commits(const std::string &path, bool streamed) {
             };
             write_stream(small_state(position), {&bytes, take}, {});
             write_bytes(path, bytes);
-        } else {
-            save(small_state(position), path, {});
+        } else { // some have the feature of data
+            const State state = small_state(position);
+            save(position % 3 == 1 ? with_data(state, 100, position % 5) : state, path, {});
         }
         after.push_back(read_bytes(path));
     }

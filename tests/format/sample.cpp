@@ -282,6 +282,20 @@ State sample_state(const Shape &shape) {
     return state;
 }
 
+State with_data(State state, size_t bytes, uint8_t seed) {
+    std::vector<uint8_t> value(bytes);
+    for (size_t i = 0; i < bytes; ++i) {
+        value[i] = static_cast<uint8_t>(i * i % 251 + seed);
+    }
+    const std::vector<uint8_t> title = {'a', 0, 0xFF};
+    for (const auto &[name, of] :
+         {std::pair("a title", &title), {"no bytes", nullptr}, {"\xC3\xA9", &value}}) {
+        state.host_data = with_value(state.host_data, name,
+                                     of == nullptr ? std::span<const uint8_t>() : *of);
+    }
+    return state;
+}
+
 State small_state(uint64_t position) {
     Shape shape = kSmall;
     shape.position = position;
@@ -341,6 +355,19 @@ void check_same_states(const State &a, const State &b) {
     }
 }
 
+void check_same_data(const HostData *a, const HostData *b) {
+    REQUIRE((a == nullptr) == (b == nullptr));
+    if (a == nullptr) {
+        return;
+    }
+    REQUIRE(a->size() == b->size());
+    for (auto x = a->begin(), y = b->begin(); x != a->end(); ++x, ++y) {
+        CHECK(x->first == y->first);
+        CHECK(x->second->bytes == y->second->bytes);
+        CHECK(x->second->digest == y->second->digest);
+    }
+}
+
 void check_same_pages(const State &a, const State &b) {
     REQUIRE(a.pages.size() == b.pages.size());
     for (size_t group = 0; group < a.pages.size(); ++group) {
@@ -362,6 +389,7 @@ void check_same_pages(const State &a, const State &b) {
 } // namespace
 
 void check_same(const State &a, const State &b) {
+    check_same_data(a.host_data.get(), b.host_data.get());
     CHECK(a.contract == b.contract);
     check_same_identity(a.model, b.model);
     CHECK(a.layers == b.layers);

@@ -42,6 +42,9 @@ inline State sample_state(Shape shape, uint64_t position, uint64_t seed, uint64_
     shape.common = common;
     return sample_state(shape);
 }
+// The state with data of a host: a value of no bytes, a short one, and one of `bytes` bytes, which
+// are others for another seed.
+State with_data(State state, size_t bytes, uint8_t seed = 1);
 std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
 
 // One partial page in each group, and padding after most sections.

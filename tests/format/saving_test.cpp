@@ -95,12 +95,12 @@ TEST_CASE(
     const State state = sample_state({.position = 40});
     Bytes bytes = saved(state);
     Root root = read_root(bytes);
-    root.features_ignore = 4;
-    root.features_read = 4;
+    root.features_ignore = 8;
+    root.features_read = 8;
     write_root(bytes, root);
     write_bytes(folder.path("s"), bytes);
     check_same(state, load(folder.path("s"), {}));
-    contains(refused(state, folder.path("s")), "it uses features 0000000000000004");
+    contains(refused(state, folder.path("s")), "it uses features 0000000000000008");
     CHECK_THROWS_AS(compact(folder.path("s"), {}), Error);
     CHECK(read_bytes(folder.path("s")) == bytes);
 }

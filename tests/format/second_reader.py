@@ -147,6 +147,7 @@ def listed(state, proven, proven_states):
     return shown({
         "position": len(log), "digest": state.manifest["digest"], "root": container.root.digest,
         "file": file_listed(container), "elements": elements(state, proven, proven_states, log),
+        "data": [{"name": name, "bytes": len(value)} for name, value in state.data.items()],
         "sections": [container.reached[at].listed() for at in sorted(container.reached)],
     })
 

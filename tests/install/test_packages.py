@@ -13,7 +13,7 @@ CONTENTS = {
     "libstasis0": ["lib/libstasis.so.0", f"lib/libstasis.so.{VERSION}"],
     "libstasis-dev": [
         "include/stasis.h", "include/stasis_chat.h", "include/stasis_constraint.h",
-        "include/stasis_describe.h", "include/stasis_embed.h",
+        "include/stasis_data.h", "include/stasis_describe.h", "include/stasis_embed.h",
         "include/stasis_generate.h", "include/stasis_quantize.h",
         "include/stasis_resources.h",
         "include/stasis_scheduler.h", "include/stasis_snapshot.h", "include/stasis_trace.h",

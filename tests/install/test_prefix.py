@@ -17,7 +17,7 @@ add_executable(with_static {example})
 target_link_libraries(with_static PRIVATE Stasis::static)
 """
 FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h",
-         "include/stasis_constraint.h", "include/stasis_describe.h",
+         "include/stasis_constraint.h", "include/stasis_data.h", "include/stasis_describe.h",
          "include/stasis_embed.h",
          "include/stasis_generate.h", "include/stasis_quantize.h",
          "include/stasis_resources.h", "include/stasis_scheduler.h",

@@ -7,6 +7,7 @@ from reader.container import (BLOCK, FRAME, RAW, RECURRENT_STATE, ROOT_BYTES, RU
                               Container, Refused, checksum, text)
 from reader.constraints import SAMPLING_V3
 from reader.features import SAMPLING_V2, features
+from reader.host_data import DATA
 from reader.state import State, state_digest
 from reader.xxh3 import xxh3_64
 
@@ -23,7 +24,8 @@ class Snapshot:
         self.parts = [(ref["section"] + FRAME + ref["begin"], ref) for ref in nodes
                       if ref["bytes"]]  # without a tokenizer there are no texts
         self.parts += [(ref["offset"] + FRAME, ref)
-                       for ref in (manifest["identity"], manifest["hidden"])]
+                       for ref in (manifest["identity"], manifest["hidden"],
+                                   manifest["host_data"]) if ref["offset"]]
         self.coded_digests = [
             data.index(page.digest, group["pages"]["section"])
             for group, pages in zip(manifest["groups"], state.groups) for page in pages
@@ -59,7 +61,7 @@ class Snapshot:
     def forbids_writing(self, forged):
         """By a feature with which a reader may only read, and which is not known."""
         return any(forged[self.root_at + 16:self.root_at + 24]) and (
-            forged[self.root_at + 16] > SAMPLING_V2 + SAMPLING_V3 or
+            forged[self.root_at + 16] > SAMPLING_V2 + SAMPLING_V3 + DATA or
             any(forged[self.root_at + 17:self.root_at + 24]))
 
     def changed(self, at, change):

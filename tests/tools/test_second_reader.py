@@ -46,7 +46,7 @@ def as_inspect(found):
     text = b"".join(texts.get(entry["token"], b"") for entry in log)
     return {
         "format": second_reader.VERSION, "elements": elements, "sections": found["sections"],
-        "spans": elements["prompt_injection_meta"]["spans"],
+        "data": found["data"], "spans": elements["prompt_injection_meta"]["spans"],
         "text": text.decode("utf-8", "replace"),
         "file": {"bytes": file["bytes"], "commits": file["commits"], "keep": cache["keep"],
                  "older": file["older"],
@@ -333,6 +333,43 @@ class SecondReader(CommandTest):
                           for group in cache["groups"]], [([1], 3, 10)])
         self.assertTrue(all(page["digest_checked"] for page in pages_of(found)))
 
+    def test_golden_files_of_data(self):
+        self.check_golden_files(DATA / "golden/data")
+        found = self.agree(DATA / "golden/data/commits.stasis")
+        self.assertEqual(found["file"]["features"], [0, 4, 0])
+        self.assertEqual(found["data"], [{"name": "a title", "bytes": 3},
+                                         {"name": "no bytes", "bytes": 0},
+                                         {"name": "\u00e9", "bytes": 300}])
+        self.assertEqual([each["commit"] for each in found["sections"]
+                          if each["name"].startswith("host_")], [1, 2, 2])
+        shown = self.ok("inspect", DATA / "golden/data/commits.stasis")
+        self.assertRegex(shown, r"data\n +name +bytes\n +a title +3\n +no bytes +0\n"
+                                "  \u00e9 +300\n")
+
+    def test_an_index_of_data_is_checked(self):
+        """Every rule of the index, by both readers."""
+        data = (DATA / "golden/data/stream.stasis").read_bytes()
+        snapshot = reseal.Snapshot(data)
+        state = second_reader.State(snapshot.container)
+        index = state.manifest["host_data"]["offset"] + 64
+        for at, change, why in (
+                (index, struct.pack("<Q", 0), "0 entries"),
+                (index, struct.pack("<Q", 1025), "1025 entries"),
+                (index, struct.pack("<Q", 4), "its index ends early"),
+                (index, struct.pack("<Q", 2), "bytes behind the names"),
+                (index + 8, struct.pack("<Q", 0), "without a place"),
+                (index + 16, struct.pack("<Q", 0), "a place of no bytes"),
+                (index + 16, struct.pack("<Q", 1 << 40), "longer than the state"),
+                (index + 56, struct.pack("<I", 0), "a name"),
+                (index + 56, struct.pack("<I", 256), "a name"),
+                (index + 60, bytes(1), "a name"),
+                (index + 60, b"z", "names do not ascend"),
+                (snapshot.root_at + 16, bytes(1), "data of hosts: the root's features")):
+            forged = snapshot.changed(at, change)
+            with self.assertRaisesRegex(second_reader.Refused, why):
+                second_reader.read_bytes(forged)
+            self.assertIsNone(self.first(forged, "inspect", "FILE"), why)
+
     def test_layers_that_differ_and_sharing_ones_are_checked(self):
         """A reader that took the sizes of the rest for those of a group, or the feature as told."""
         data = (DATA / "golden/layers/commits.stasis").read_bytes()
@@ -366,7 +403,7 @@ class SecondReader(CommandTest):
         print(f"          seed of golden forgeries: {seed}")
         chance = random.Random(seed)
         for name in ("recurrent/commits", "recurrent/zstd", "recurrent/none", "layers/commits",
-                     "layers/zstd", "layers/none", "layers/hybrid"):
+                     "layers/zstd", "layers/none", "layers/hybrid", "data/commits"):
             data = (DATA / f"golden/{name}.stasis").read_bytes()
             snapshot = reseal.Snapshot(data)
             for i in range(FORGERIES):

@@ -70,9 +70,30 @@ std::string file_text(const stasis_snapshot_info &info) {
     return text;
 }
 
+// Returns names and sizes of a host's data, as JSON.
+std::string data_text(const Snapshot &snapshot, const std::string &path) {
+    size_t count = 0;
+    stasis_error error;
+    const auto list = [&](stasis_data_entry *entries) {
+        return stasis_snapshot_list_data(snapshot.get(), entries, sizeof *entries, count, &count,
+                                         &error);
+    };
+    if (const stasis_status status = list(nullptr); status != STASIS_BUFFER_TOO_SMALL) {
+        check(status, error, path);
+    }
+    std::vector<stasis_data_entry> entries(count);
+    check(list(entries.data()), error, path);
+    Json data = Json::array();
+    for (const stasis_data_entry &entry : entries) {
+        data.push_back({{"name", entry.name}, {"bytes", entry.bytes}});
+    }
+    return data.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // Prints one object. At most one element is in memory at a time, since elements may be many times
 // as long as the file.
-void print_json_of(const Snapshot &snapshot, const stasis_snapshot_info &info) {
+void print_json_of(const InspectChoice &choice, const Snapshot &snapshot,
+                   const stasis_snapshot_info &info) {
     const std::string format = snapshot_element_text(snapshot.get(), kFormat); // reads on demand
     std::string head = Json{
         {"format", info.format},
@@ -93,6 +114,7 @@ void print_json_of(const Snapshot &snapshot, const stasis_snapshot_info &info) {
     print(member(snapshot_element_text(snapshot.get(), kPromptMeta), "spans"));
     print(",\"sections\":");
     print(member(format, "sections"));
+    print(",\"data\":" + visible(data_text(snapshot, choice.path)));
     print(",\"text\":");
     print(member(snapshot_element_text(snapshot.get(), kTokenBuffer), "text"));
     print(",\"file\":" + file_json(info).dump() + "}\n");
@@ -301,6 +323,7 @@ void print_snapshot(const InspectChoice &choice, const Snapshot &snapshot,
     }
     print_list("spans", member(element_of(kPromptMeta), "spans"));
     print_list("sections", member(format, "sections"));
+    print_list("data", data_text(snapshot, choice.path));
     const auto text = Json::parse(member(element_of(kTokenBuffer), "text")).get<std::string>();
     if (!text.empty()) {
         print("\ntext\n" + indented(text) + "\n");
@@ -311,7 +334,7 @@ int run_inspect(const InspectChoice &choice) {
     const Snapshot snapshot = open_snapshot(choice.path);
     const stasis_snapshot_info info = snapshot_info(snapshot.get(), choice.path);
     if (choice.json) {
-        print_json_of(snapshot, info);
+        print_json_of(choice, snapshot, info);
     } else {
         print_snapshot(choice, snapshot, info);
     }

@@ -90,6 +90,12 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_session_text": (
         status, (session, position, position, buffer, size, count, error)),
     "stasis_session_digest": (status, (session, POINTER(s.stasis_digest), error)),
+    "stasis_session_set_data": (status, (session, name, text, size, error)),
+    "stasis_session_get_data": (status, (session, name, buffer, size, count, error)),
+    "stasis_session_list_data": (
+        status, (session, POINTER(s.stasis_data_entry), size, size, count, error)),
+    "stasis_session_turns": (
+        status, (session, position, POINTER(s.stasis_turn), size, size, count, error)),
 
     "stasis_sampling_init": _init(s.stasis_sampling),
     "stasis_session_logits": (status, (session, floats_p, size, count, error)),
@@ -156,6 +162,11 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_snapshot_element": (status, (snapshot, c_uint32, buffer, size, count, error)),
     "stasis_snapshot_tokens": (
         status, (snapshot, position, tokens_p, POINTER(c_uint8), size, count, error)),
+    "stasis_snapshot_get_data": (status, (snapshot, name, buffer, size, count, error)),
+    "stasis_snapshot_list_data": (
+        status, (snapshot, POINTER(s.stasis_data_entry), size, size, count, error)),
+    "stasis_snapshot_turns": (
+        status, (snapshot, position, POINTER(s.stasis_turn), size, size, count, error)),
     "stasis_snapshot_compare": (
         status, (snapshot, snapshot, POINTER(s.stasis_difference), error)),
     "stasis_snapshot_compact": (status, (path, save_options, error)),

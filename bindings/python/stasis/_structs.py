@@ -62,6 +62,14 @@ STASIS_TOKEN_UNUSED = 5
 STASIS_TOKEN_BYTE = 6
 STASIS_TOKEN_ENDS = 1
 STASIS_TOKEN_SCORED = 2
+STASIS_DATA_NAME_MAX = 255
+STASIS_DATA_ENTRIES_MAX = 1024
+STASIS_DATA_BYTES_MAX = 16777216
+STASIS_ROLE_NONE = 0
+STASIS_ROLE_SYSTEM = 1
+STASIS_ROLE_USER = 2
+STASIS_ROLE_ASSISTANT = 3
+STASIS_ROLE_OTHER = 4
 STASIS_POOLING_LAST = 1
 STASIS_POOLING_MEAN = 2
 STASIS_GENERATE_IGNORE_END = 1
@@ -372,6 +380,17 @@ class stasis_snapshot_info(Sized):
                 ("kv_stored_bytes", c_uint64), ("positions_foreign", c_uint64),
                 ("profile", c_char * 192), ("dead_bytes", c_uint64), ("older", c_uint32),
                 ("reserved_1", c_uint32)]
+
+
+class stasis_data_entry(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("bytes", c_uint64),
+                ("name", c_char * 256)]
+
+
+class stasis_turn(Sized):
+    _fields_ = [("struct_size", c_uint32), ("role", c_uint32), ("begin", c_uint64),
+                ("end", c_uint64), ("content_begin", c_uint64), ("content_end", c_uint64),
+                ("source", c_uint32), ("reserved", c_uint32)]
 
 
 class stasis_difference(Sized):

@@ -72,7 +72,7 @@ def kind_of(argument):
     base, stars = re.match(r"\s*(?:struct )?(\w+)\s*(\**)", kind).groups()
     if base in OBJECTS:
         return [ctypes.c_void_p] if stars == "*" else [ctypes.POINTER(ctypes.c_void_p)]
-    if base == "char":  # text that is given, and buffers
+    if base in ("char", "void"):  # text and bytes that are given, and buffers
         return [ctypes.c_char_p] if "const" in argument else [ctypes.c_void_p]
     plain = PLAIN.get(base) or getattr(_structs, base)
     for _ in stars:

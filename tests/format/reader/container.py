@@ -13,10 +13,11 @@ FRAME = 64
 SECTOR = 512  # what a disk writes whole
 MAGIC = b"\x89STASIS\n"
 (IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT, EVICTIONS,
- RECURRENT_STATE) = range(1, 10)
+ RECURRENT_STATE, HOST_DATA, HOST_VALUE) = range(1, 12)
 KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
          LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root",
-         EVICTIONS: "evictions", RECURRENT_STATE: "recurrent"}
+         EVICTIONS: "evictions", RECURRENT_STATE: "recurrent", HOST_DATA: "host_data",
+         HOST_VALUE: "host_value"}
 EVICTED = 1  # the feature: some positions were evicted
 PROFILED = 2  # the feature: some of it was computed under a device profile
 RECURRENT = 4  # the feature: some layers have a recurrent state

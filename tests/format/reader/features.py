@@ -2,6 +2,7 @@
 from reader.constraints import SAMPLING_V3, uses_constraints
 from reader.container import EVICTED, EXPERTS, LAYERS, PROFILED, RECURRENT
 from reader.flatbuffer import Buffer
+from reader.host_data import DATA
 from reader.schema import MANIFEST, OFF
 
 SAMPLING_V2 = 1  # a feature with which a reader that does not know it may only read
@@ -13,7 +14,8 @@ def features(content):
     manifest = Buffer(content, "manifest").root(b"STSM", MANIFEST)
     second = any(each["v2"] and each["v2"] != OFF for each in manifest["samplings"])
     own = any(group["kv_heads"] or group["head_dim"] for group in manifest["groups"])
-    read = {SAMPLING_V2: second, SAMPLING_V3: uses_constraints(manifest)}
+    read = {SAMPLING_V2: second, SAMPLING_V3: uses_constraints(manifest),
+            DATA: manifest["host_data"]["offset"] != 0}
     refuse = {EVICTED: manifest["evictions"]["offset"] != 0,
               PROFILED: manifest["profile"] not in (None, NO_PROFILE),
               RECURRENT: manifest["recurrent"] is not None,

@@ -56,7 +56,7 @@ MANIFEST = {
     "evictions": NO_REF,
     "tracking": U32, "profile": Optional(PROFILE), "recurrent": Optional(RECURRENT),
     "contract_recurrent": U32, "contract_experts": U32, "sharing": Optional(Vector(U32)),
-    "constraints": Optional(Vector(CONSTRAINT)),
+    "constraints": Optional(Vector(CONSTRAINT)), "host_data": NO_REF,
 }
 # Numbers of the session that element 6 lists: the greatest value each may have, or None.
 SESSION_NUMBERS = {"capacity": None, "window_retain": None, "tracking": 2}

@@ -8,6 +8,7 @@ from reader.container import (HIDDEN, IDENTITY, LAYERS, LOGITS, MANIFEST, PROFIL
                               text, zero)
 from reader.constraints import SAMPLING_V3, check_constraints, uses_constraints
 from reader.evictions import evicted_pages, read_evictions
+from reader.host_data import read_host_data
 from reader.features import NO_PROFILE, SAMPLING_V2
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
@@ -41,6 +42,7 @@ class State:
         need(stored <= container.root.length, "pages: more runs than bytes")
         check_states(self.manifest, container.root.length)
         self.hidden, self.row = read_rows(container, self.manifest)
+        self.data = read_host_data(container, self.manifest)
 
     def check_contents(self):
         check_log(self.manifest, self.log)

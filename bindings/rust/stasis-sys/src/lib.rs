@@ -7,6 +7,7 @@
 
 mod chat;
 mod constraint;
+mod data;
 mod describe;
 mod embed;
 mod generate;
@@ -19,6 +20,7 @@ mod trace;
 
 pub use chat::*;
 pub use constraint::*;
+pub use data::*;
 pub use describe::*;
 pub use embed::*;
 pub use generate::*;

@@ -9,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 11] = [
+const HEADERS: [&str; 12] = [
     "stasis",
     "stasis_chat",
     "stasis_constraint",
+    "stasis_data",
     "stasis_describe",
     "stasis_embed",
     "stasis_generate",
