@@ -30,6 +30,20 @@ static stasis_status take(stasis_model *model, const char *path, stasis_session 
     return status == STASIS_NOT_FOUND ? stasis_session_create(model, NULL, session, error) : status;
 }
 
+/* Adds this program's letter to those of the legs before. */
+static stasis_status sign(stasis_session *session, stasis_error *error) {
+    char legs[64];
+    size_t length = 0;
+    stasis_status status =
+        stasis_session_get_data(session, "legs", legs, sizeof legs - 1, &length, error);
+    if (status != STASIS_OK && status != STASIS_NOT_FOUND) {
+        return status;
+    }
+    length = status == STASIS_OK ? length : 0; /* the first leg */
+    legs[length] = 'C';
+    return stasis_session_set_data(session, "legs", legs, length + 1, error);
+}
+
 static stasis_status run(stasis_session *session, const char *path, const char *text,
                          struct reply *reply, stasis_digest *digest, stasis_error *error) {
     stasis_generate_options options;
@@ -60,6 +74,7 @@ int main(int argc, char **argv) {
     }
     const int good = stasis_model_open(argv[1], NULL, &model, &error) == STASIS_OK &&
                      take(model, argv[2], &session, &error) == STASIS_OK &&
+                     sign(session, &error) == STASIS_OK &&
                      run(session, argv[2], argv[3], &reply, &digest, &error) == STASIS_OK;
     stasis_session_free(session);
     stasis_model_close(model);

@@ -15,6 +15,13 @@ void relay(const char *path, const char *file, const char *text) {
     const std::string reply = session.say(text, {.tokens_max = 40}).text();
     session.save(file);
     std::cout << session.digest().hex() << "\n" << reply << "\n";
+    std::vector<std::byte> legs; // letters of the programs before
+    if (!session.list_data().empty()) {
+        legs = session.data("legs");
+    }
+    legs.push_back(std::byte{'+'});
+    session.set_data("legs", legs);
+    session.save(file);
 }
 
 } // namespace

@@ -1,14 +1,22 @@
 # One story in five languages: a conversation passes between C, C++, Go, Rust and Python in one
-# file, each continuing where another stopped. After every leg the session's digest is that of a
-# single language with the same story, and at the end all of it is verified.
+# file, each continuing where another stopped, and adding its letter to a host's data. After every
+# leg the session's digest is that of a single language with the same story, and at the end all of
+# it is verified.
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
 
 from stasis_process import CommandTest, GEMMA, LLAMA, ROOT, command, turns_of
 
+sys.path.insert(0, str(ROOT / "tests/format"))
+from reader.container import Container  # noqa: E402
+from reader.features import features  # noqa: E402
+from reader.state import State  # noqa: E402
+
 LANGUAGES = ("C", "C++", "Go", "Rust", "Python")
+LETTERS = "C+GRP"
 
 
 class Relay(CommandTest):
@@ -70,7 +78,13 @@ class Relay(CommandTest):
                         for i, text in enumerate(turns)]
                 self.assertEqual(legs, alone["C"])
                 self.assertTrue(self.json("verify", file, model)["verified"])
-                self.assertEqual(self.json("inspect", file)["digest"], legs[-1][0])
+                inspected = self.json("inspect", file)
+                self.assertEqual(inspected["digest"], legs[-1][0])
+                self.assertEqual(inspected["data"], [{"name": "legs", "bytes": len(turns)}])
+                contents = pathlib.Path(file).read_bytes()
+                letters = [LETTERS[(first + i) % len(LETTERS)] for i in range(len(turns))]
+                self.assertEqual(State(Container(contents, features)).data,
+                                 {"legs": "".join(letters).encode()})
             for file in os.listdir(self.folder):
                 os.remove(self.path(file))
 

@@ -261,3 +261,44 @@ TEST_CASE("Session: conversations in JSON") {
     CHECK(status_of([&] { session.append_chat("[", stasis::ReplyPrompt::No); }) ==
           Status::InvalidArgument);
 }
+
+TEST_CASE("Session: a host's data and turns, live and from a snapshot") {
+    stasis::Session session = talk();
+    const stasis::Digest digest = session.digest();
+    const std::vector<std::byte> bytes(70000, std::byte{7});
+    session.set_data("large", bytes);
+    session.set_data("title", std::as_bytes(std::span("About k", 7)));
+    session.set_data("user", {});
+    CHECK(session.digest() == digest);
+    CHECK(session.data("large") == bytes);
+    CHECK(session.data("user").empty());
+    stasis::Session child = session.fork();
+    child.remove_data("large");
+    CHECK(status_of([&] { child.data("large"); }) == Status::NotFound);
+    CHECK(status_of([&] { child.remove_data("large"); }) == Status::NotFound);
+    CHECK(status_of([&] { child.set_data(std::string("a\0b", 3), {}); }) ==
+          Status::InvalidArgument);
+    CHECK(status_of([&] {
+              child.set_data("a", std::vector<std::byte>(stasis::kDataBytesMax + 1));
+          }) == Status::Unsupported);
+
+    const stasis::Snapshot snapshot = session.snapshot();
+    for (const auto &entries : {session.list_data(), snapshot.list_data()}) {
+        REQUIRE(entries.size() == 3);
+        CHECK(entries[0].name == std::string("large"));
+        CHECK(entries[0].bytes == 70000);
+        CHECK(entries[2].bytes == 0);
+    }
+    CHECK(snapshot.data("large") == bytes);
+    CHECK(status_of([&] { snapshot.data("nothing"); }) == Status::NotFound);
+    for (const auto &turns : {session.turns(), snapshot.turns()}) {
+        REQUIRE(turns.size() == 2);
+        CHECK(static_cast<stasis::Role>(turns[0].role) == stasis::Role::User);
+        CHECK(static_cast<stasis::Role>(turns[1].role) == stasis::Role::Assistant);
+        CHECK(session.text(turns[0].content_begin, turns[0].content_end) == kFirst);
+        CHECK(session.text(turns[1].content_begin, turns[1].content_end) == "k is 5.");
+        CHECK(turns[1].end == session.position());
+    }
+    CHECK(session.turns(session.position()).empty());
+    CHECK(status_of([&] { session.turns(37); }) == Status::InvalidArgument);
+}

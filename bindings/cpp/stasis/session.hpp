@@ -92,6 +92,31 @@ class Session {
             1024, [&](auto... place) { return stasis_session_text(raw(), begin, end, place...); });
     }
     std::string text() const { return text(0, position()); }
+    // Returns the turns of the log from the one that position `begin` is in.
+    std::vector<Turn> turns(std::uint64_t begin = 0) const {
+        return filled<std::vector<Turn>>(16, [&](Turn *turns, auto... place) {
+            return stasis_session_turns(raw(), begin, turns, sizeof *turns, place...);
+        });
+    }
+
+    // Bytes of the host's own by name, saved with the session. remove_data and data throw
+    // Error(NotFound) if the name is not there.
+    void set_data(const std::string &name, std::span<const std::byte> bytes) {
+        const std::byte nothing{}; // whose address says that there is a value
+        set_data(name, bytes.empty() ? &nothing : bytes.data(), bytes.size());
+    }
+    void remove_data(const std::string &name) { set_data(name, nullptr, 0); }
+    std::vector<std::byte> data(const std::string &name) const {
+        const char *own = detail::c_text(name, "the name");
+        return filled<std::vector<std::byte>>(
+            256, [&](auto... place) { return stasis_session_get_data(raw(), own, place...); });
+    }
+    std::vector<DataEntry> list_data() const {
+        return filled<std::vector<DataEntry>>(8, [&](DataEntry *entries, auto... place) {
+            return stasis_session_list_data(raw(), entries, sizeof *entries, place...);
+        });
+    }
+
     KeysValues kv(std::uint32_t layer, std::uint64_t begin, std::uint64_t end) const {
         KeysValues made;
         made.keys = filled<std::vector<std::uint16_t>>(
@@ -278,6 +303,12 @@ class Session {
         return buffer;
     }
     void set_draft(stasis_model *draft, const DraftOptions *options);
+    void set_data(const std::string &name, const std::byte *bytes, std::size_t length) {
+        const char *own = detail::c_text(name, "the name");
+        call([&](stasis_error *error) {
+            return stasis_session_set_data(raw(), own, bytes, length, error);
+        });
+    }
 
     std::shared_ptr<detail::Listener> listener_; // null: no trace
     detail::Handle<stasis_session, stasis_session_free> handle_;

@@ -22,6 +22,24 @@ enum class TokenSource : std::uint8_t {
     Sampled = STASIS_SOURCE_SAMPLED,
 };
 
+// Whose turn a token belongs to.
+enum class Role : std::uint32_t {
+    None = STASIS_ROLE_NONE,
+    System = STASIS_ROLE_SYSTEM,
+    User = STASIS_ROLE_USER,
+    Assistant = STASIS_ROLE_ASSISTANT,
+    Other = STASIS_ROLE_OTHER,
+};
+
+// `role` is a Role, and `source` a TokenSource.
+using Turn = stasis_turn;
+
+// A name of a host's data, and the bytes under it; how much there may be.
+using DataEntry = stasis_data_entry;
+inline constexpr std::size_t kDataNameMax = STASIS_DATA_NAME_MAX;
+inline constexpr std::size_t kDataEntriesMax = STASIS_DATA_ENTRIES_MAX;
+inline constexpr std::size_t kDataBytesMax = STASIS_DATA_BYTES_MAX;
+
 // The Big 8 + 4 of a session's state.
 enum class Element : std::uint32_t {
     KvCache = 1,
@@ -141,6 +159,24 @@ class Snapshot {
             detail::filled<std::vector<std::uint8_t>>(256, [&](std::uint8_t *data, auto... place) {
                 return stasis_snapshot_tokens(raw(), begin, nullptr, data, place...);
             }));
+    }
+    // Returns the turns of the log from the one that position `begin` is in.
+    std::vector<Turn> turns(std::uint64_t begin = 0) const {
+        return detail::filled<std::vector<Turn>>(16, [&](Turn *turns, auto... place) {
+            return stasis_snapshot_turns(raw(), begin, turns, sizeof *turns, place...);
+        });
+    }
+    // Returns the names of the data that the session had, and the bytes under one of them. Throws
+    // Error(NotFound) if it is not there.
+    std::vector<DataEntry> list_data() const {
+        return detail::filled<std::vector<DataEntry>>(8, [&](DataEntry *entries, auto... place) {
+            return stasis_snapshot_list_data(raw(), entries, sizeof *entries, place...);
+        });
+    }
+    std::vector<std::byte> data(const std::string &name) const {
+        const char *own = detail::c_text(name, "the name");
+        return detail::filled<std::vector<std::byte>>(
+            256, [&](auto... place) { return stasis_snapshot_get_data(raw(), own, place...); });
     }
     // Returns the first difference from another state; none: they are equal.
     std::optional<Difference> compare(const Snapshot &other) const {

@@ -15,6 +15,8 @@ def relay(path, file, text):
     reply = "".join(session.say(text, max_tokens=40))
     session.save(file)
     print(f"{session.digest}\n{reply}")
+    session.data["legs"] = session.data.get("legs", b"") + b"P"  # after those before
+    session.save(file)
 
 
 if __name__ == "__main__":

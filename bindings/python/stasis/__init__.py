@@ -10,6 +10,7 @@ from __future__ import annotations
 from ._abi import library as _library
 from ._call import Cancel
 from .constraint import Constraint
+from .data import SessionData, SnapshotData, Turn
 from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError, ConflictError,
                      CorruptError, DeviceError, DivergedError, Error, FileError, FullError,
                      InternalError, InvalidArgumentError, MissingFileError, ModelMismatchError,
@@ -45,7 +46,7 @@ __all__ = [
     "InvalidArgumentError", "MissingFileError", "Model", "ModelInfo", "ModelMismatchError",
     "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
     "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler",
-    "SchedulerEvent", "SchedulerStats", "Session", "SessionInfo",
-    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "Threads", "TimedOutError",
-    "TokenInfo", "UnsupportedError",
+    "SchedulerEvent", "SchedulerStats", "Session", "SessionData", "SessionInfo", "Snapshot",
+    "SnapshotData", "SnapshotInfo", "Status", "StoppedError", "Threads", "TimedOutError",
+    "TokenInfo", "Turn", "UnsupportedError",
     "VerifyReport", "VersionError", "build", "compact", "quantize", "version"]

@@ -14,6 +14,7 @@ from ._abi import library
 from ._call import (Call, Cancel, Handle, Owned, Progress, choice, created, digest_of, filled,
                     name_bytes, number, path_bytes, text_bytes, text_of, token_array)
 from .constraint import Constraint, token_bits, words_of
+from .data import SessionData, Turn, turns_of
 from .errors import BusyError, ClosedError, ConflictError, InvalidArgumentError
 from .generation import Generation, Reply
 from .info import SessionInfo
@@ -131,6 +132,16 @@ class Session:
                        number("begin", begin, 64),
                        self.position if end is None else number("end", end, 64)
                        ).decode("utf-8", "replace")
+
+    def turns(self, begin: int = 0) -> List[Turn]:
+        """Returns the turns of the log from the one that a position is in."""
+        return turns_of(self._handle, library.stasis_session_turns, begin)
+
+    @property
+    def data(self) -> SessionData:
+        """Bytes of the caller's own by name, saved with the session."""
+        return SessionData(self._handle, library.stasis_session_get_data,
+                           library.stasis_session_list_data)
 
     # ---- What makes it grow ----
 

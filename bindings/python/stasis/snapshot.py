@@ -11,6 +11,7 @@ from . import _streams
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Progress, Unique, choice, created, filled, number,
                     path_bytes, text_of)
+from .data import SnapshotData, Turn, turns_of
 from .errors import DivergedError
 from .info import plain
 
@@ -144,6 +145,16 @@ class Snapshot(Unique):
                                lambda snapshot, *place: library.stasis_snapshot_tokens(
                                    snapshot, begin, place[0], None, *place[1:]), self._handle)
         return list(tokens[:count])
+
+    def turns(self, begin: int = 0) -> List[Turn]:
+        """Returns the turns of the log from the one that a position is in."""
+        return turns_of(self._handle, library.stasis_snapshot_turns, begin)
+
+    @property
+    def data(self) -> SnapshotData:
+        """What the host kept in the session: bytes by name."""
+        return SnapshotData(self._handle, library.stasis_snapshot_get_data,
+                            library.stasis_snapshot_list_data)
 
     def diff(self, other: Any) -> Optional[Difference]:
         """Returns the first difference from another snapshot, a file or a session; None: none."""

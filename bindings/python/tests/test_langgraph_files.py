@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import unittest
-from typing import Annotated, TypedDict
 from unittest import mock
 
 from fixture import FIRST, LLAMA, PACKAGE, SECOND, model
@@ -19,7 +18,6 @@ import stasis
 from stasis._checkpoints import Checkpoints
 
 if not missing:
-    from langgraph.channels.delta import DeltaChannel
     from langgraph.checkpoint.base import ERROR, empty_checkpoint
     from stasis.langgraph import SessionState, StasisSaver
 
@@ -116,24 +114,6 @@ class Deletion(GraphCase):
             self.saver.prune(["a"], strategy="all")
         self.saver.prune(["a"], strategy="delete")
         self.assertEqual(self.files(), set())
-
-    def test_prune_of_differences(self):
-        """A channel that is stored as what each step added keeps the steps, and their sessions."""
-        class Sum(TypedDict, total=False):
-            text: str
-            talks: Annotated[list, DeltaChannel(lambda old, new: old + sum(new, []), list)]
-
-        def say(state):
-            session = self.saver.session((state.get("talks") or [None])[-1])
-            "".join(session.say(state["text"], max_tokens=16))
-            return {"talks": [self.saver.state(session)]}
-        graph = graph_of(self.saver, {"say": say}, Sum)
-        self.run_turns("a", FIRST, SECOND, graph=graph)
-        self.run_turns("b", FIRST)
-        self.saver.prune(["a", "b"])
-        found = graph.get_state(at("a")).values["talks"]
-        self.assertEqual([each.digest for each in found], alone(FIRST, SECOND)[1::2])
-        self.assertEqual(self.files(), set(alone(FIRST, SECOND)[1::2]))
 
     def test_runs(self):
         for run, text in (("first", FIRST), ("second", SECOND)):

@@ -36,6 +36,9 @@ func relay(ctx context.Context, modelPath, path, text string) error {
 		return err
 	}
 	defer session.Close()
+	if err := sign(session); err != nil {
+		return err
+	}
 	err = session.AppendMessage(ctx, stasis.Message{Role: "user", Text: text},
 		stasis.MessageReply, nil)
 	if err != nil {
@@ -68,4 +71,13 @@ func resumed(ctx context.Context, model *stasis.Model, path string) (*stasis.Ses
 		return model.NewSession(nil)
 	}
 	return session, err
+}
+
+// sign adds this program's letter to those of the legs before.
+func sign(session *stasis.Session) error {
+	legs, err := session.Data("legs")
+	if err != nil && !errors.Is(err, stasis.ErrNotFound) {
+		return err
+	}
+	return session.SetData("legs", append(legs, 'G'))
 }

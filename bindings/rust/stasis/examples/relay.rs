@@ -17,7 +17,10 @@ fn relay(model: &str, file: &Path, text: &str) -> stasis::Result<()> {
     }
     session.save(file, SaveOptions::default())?;
     println!("{}\n{reply}", session.digest()?);
-    Ok(())
+    let mut legs = session.data("legs")?.unwrap_or_default(); // letters of the programs before
+    legs.push(b'R');
+    session.set_data("legs", &legs)?;
+    session.save(file, SaveOptions::default())
 }
 
 fn main() -> ExitCode {

@@ -40,6 +40,7 @@
 
 mod cancel;
 mod constraint;
+mod data;
 mod describe;
 mod digest;
 mod embed;
@@ -65,6 +66,7 @@ mod verify;
 
 pub use cancel::Cancel;
 pub use constraint::Constraint;
+pub use data::{DataEntry, Role, Turn};
 pub use describe::{build, TokenInfo, TokenKind};
 pub use digest::Digest;
 pub use embed::{EmbedInfo, EmbedInput, EmbedOptions, Pooling};
