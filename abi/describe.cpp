@@ -83,6 +83,17 @@ stasis_token_info describe_token(const Model &model, stasis_token token) {
     return info;
 }
 
+stasis_metadata to_abi(const MetadataEntry &entry) {
+    stasis_metadata to{};
+    to.kind = entry.kind == MetadataEntry::Kind::text   ? STASIS_METADATA_TEXT
+              : entry.kind == MetadataEntry::Kind::json ? STASIS_METADATA_JSON
+                                                        : STASIS_METADATA_LEFT_OUT;
+    to.key = entry.key.c_str();
+    to.value = entry.value.data();
+    to.length = entry.value.size();
+    return to;
+}
+
 } // namespace
 
 } // namespace stasis::abi
@@ -99,5 +110,32 @@ stasis_status stasis_model_get_token(const stasis_model *model, stasis_token tok
         require(model, "model");
         require_struct(info, "info");
         write_struct(describe_token(*model->model, token), info, "info");
+    });
+}
+
+stasis_status stasis_model_get_metadata(const stasis_model *model, const char *key,
+                                        stasis_metadata *metadata, stasis_error *error) {
+    return enter(error, [&] {
+        require(model, "model");
+        require(key, "key");
+        require_struct(metadata, "metadata");
+        const stasis::MetadataEntry *entry = model->model->metadata.find(key);
+        if (entry == nullptr) {
+            fail(stasis::Status::not_found, "the model's files have no metadata \"%.200s\"", key);
+        }
+        write_struct(to_abi(*entry), metadata, "metadata");
+    });
+}
+
+stasis_status stasis_model_get_metadata_at(const stasis_model *model, size_t index,
+                                           stasis_metadata *metadata, stasis_error *error) {
+    return enter(error, [&] {
+        require(model, "model");
+        require_struct(metadata, "metadata");
+        const std::vector<stasis::MetadataEntry> &all = model->model->metadata.all();
+        if (index >= all.size()) {
+            fail(stasis::Status::not_found, "metadata %zu: there are %zu", index, all.size());
+        }
+        write_struct(to_abi(all[index]), metadata, "metadata");
     });
 }

@@ -6,6 +6,7 @@
 
 #include "abi/cancel.h"
 #include "abi/handles.h"
+#include "abi/model_options.h"
 #include "abi/options.h"
 
 namespace stasis::abi {
@@ -53,8 +54,9 @@ const char *text_or(const char *given, const char *otherwise) {
     return given != nullptr ? given : otherwise;
 }
 
-std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
-                                  const stasis_model_options &given) {
+} // namespace
+
+ModelOptions read_model_options(const stasis_model_options &given) {
     if (given.copy_weights > 1) {
         fail(Status::invalid_argument, "options.copy_weights is %u: expected 0 or 1",
              given.copy_weights);
@@ -68,8 +70,6 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
              given.threads);
     }
     const stasis_allocator allocator = read_allocator(given.allocator);
-    CallWatch watch(caller, given);
-
     ModelOptions options;
     options.threads = given.threads;
     if (given.thread_pool != nullptr) {
@@ -89,6 +89,15 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
         options.date = parse_date(given.date, "options.date");
     }
     options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
+    return options;
+}
+
+namespace {
+
+std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
+                                  const stasis_model_options &given) {
+    ModelOptions options = read_model_options(given);
+    CallWatch watch(caller, given);
     options.watch = watch.watch();
 
     // Tables that stasis_model_info points to.

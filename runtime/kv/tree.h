@@ -54,6 +54,16 @@ template <typename T> class Tree {
     }
     ~Tree() { release(root_, height_); }
 
+    // Returns the nodes of a tree of `size` items that shares none.
+    static constexpr size_t nodes_of(size_t size) {
+        size_t nodes = 0;
+        for (size_t level = size; level != 0; level = level == 1 ? 0 : level) {
+            level = (level + kFan - 1) / kFan;
+            nodes += level;
+        }
+        return nodes;
+    }
+
     size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
 

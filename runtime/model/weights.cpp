@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <numeric>
 #include <optional>
 
 #include "runtime/host/threads.h"
@@ -149,6 +151,34 @@ std::optional<Weights> load_once(const Checkpoint &checkpoint, const Config &con
 
 void Weights::check_unchanged() const {
     stasis::check_unchanged(mapped);
+}
+
+WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool map) {
+    rename_tensors(config, checkpoint);
+    split_tensors(config, checkpoint);
+    Weights weights;
+    std::vector<PlannedTensor> plan = plan_weights(config, has_mtp(config, checkpoint), weights);
+    find_tensors(config, checkpoint, plan);
+    describe_types(plan, weights);
+    WeightSizes sizes;
+    measure_tensors(plan, map, weights, sizes);
+    for (const PlannedTensor &planned : plan) {
+        const std::vector<uint64_t> &shape = planned.shape;
+        if (planned.group == WeightGroup::mtp) {
+            continue;
+        }
+        sizes.parameters +=
+            std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+        if (const std::optional<kernels::Quant> quant = quant_of(planned.tensor->type)) {
+            const bool by_32 = kernels::quant_block(*quant).elements == 32;
+            bool &group = by_32 ? sizes.groups.by_32 : sizes.groups.by_256;
+            group = group || planned.multiplied;
+        }
+    }
+    sizes.stored_bytes = weights.stored_bytes;
+    sizes.mtp_bytes = weights.mtp.stored_bytes;
+    sizes.types = weights.types;
+    return sizes;
 }
 
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "format/state/digest.h"
@@ -172,6 +173,21 @@ struct WeightsPlace {
     uint64_t known_from_bytes = UINT64_MAX;
     bool verify = false; // compute the digests in any case
 };
+
+// What weights take of memory once they are loaded, in bytes.
+struct WeightSizes {
+    uint64_t parameters = 0;   // numbers in all tensors but those of the MTP head
+    uint64_t mapped_bytes = 0; // of tensors that stay in mapped files
+    uint64_t taken_bytes = 0;  // of Memory
+    uint64_t heap_bytes = 0;   // of vectors
+    uint64_t stored_bytes = 0, mtp_bytes = 0;
+    std::string types;  // as Weights::types
+    QuantGroups groups; // of all matrices
+};
+
+// Returns the same from the headers of the files alone; `map`: mapping is allowed. Throws as
+// load_weights, for what can be seen without reading values.
+WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool map);
 
 // Returns the identity of a model's sessions with the short factors of long RoPE.
 ModelIdentity short_rope_identity(const ModelIdentity &identity);

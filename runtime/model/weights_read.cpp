@@ -240,16 +240,54 @@ template <typename T> T *take_storage(size_t count, const Memory &memory, Weight
     return static_cast<T *>(weights.storage.back()->data());
 }
 
+// How a tensor is kept, before it has an address.
+struct Kept {
+    bool mapped = false;        // where the file has it
+    uint64_t stored_bytes = 0;  // copied as it is
+    uint64_t bf16 = 0, f32 = 0; // numbers that are converted, beside strips
+};
+
+// Decides how a tensor is kept; nothing is set for a matrix of integers that is in strips alone.
+// Throws Error(unsupported) for a vector of integers.
+Kept kept_as(const PlannedTensor &planned, bool map, const Weights &weights) {
+    const Tensor &tensor = *planned.tensor;
+    const bool embeddings = planned.matrix == &weights.embeddings;
+    Kept kept;
+    if (quant_of(tensor.type) && planned.matrix == nullptr) {
+        fail(Status::unsupported, "tensor %s in %s is of type %s, which only matrices may have",
+             planned.shown.c_str(), tensor.file.c_str(), name_of(tensor.type));
+    }
+    const bool as_stored = planned.lookup != nullptr || (quant_of(tensor.type) && embeddings);
+    if (as_stored || quant_of(tensor.type)) {
+        kept.mapped = as_stored && map;
+        kept.stored_bytes = as_stored && !map ? tensor.size_bytes : 0;
+        return kept;
+    }
+    const uint64_t count = tensor.size_bytes / (tensor.type == DataType::f32 ? 4 : 2);
+    const bool in_place = tensor.row_step == 0 && tensor.offset_bytes % alignof(uint16_t) == 0;
+    if (planned.vector != nullptr) {
+        kept.f32 = count;
+    } else if (tensor.type == DataType::bf16) {
+        kept.mapped = in_place && map;
+        kept.stored_bytes = kept.mapped ? 0 : tensor.size_bytes;
+    } else {
+        kept.bf16 = count;
+        kept.f32 = embeddings ? count : 0;
+    }
+    return kept;
+}
+
 // Rows that are looked up stay as they are stored.
 Destination place_lookup(const PlannedTensor &planned, const WeightsPlace &place,
                          Weights &weights) {
     const Tensor &tensor = *planned.tensor;
     Destination destination;
-    if (!place.map) {
-        destination.stored = take_storage<uint8_t>(tensor.size_bytes, place.memory, weights);
+    const Kept kept = kept_as(planned, place.map, weights);
+    if (!kept.mapped) {
+        destination.stored = take_storage<uint8_t>(kept.stored_bytes, place.memory, weights);
     }
     const uint8_t *rows =
-        place.map ? tensor.source->map() + tensor.offset_bytes : destination.stored;
+        kept.mapped ? tensor.source->map() + tensor.offset_bytes : destination.stored;
     *planned.lookup = {rows, tensor.type, tensor.size_bytes / tensor.shape.front()};
     return destination;
 }
@@ -263,47 +301,40 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
     if (planned.lookup != nullptr) {
         return place_lookup(planned, place, weights);
     }
-    if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
-        if (planned.matrix == nullptr) {
-            fail(Status::unsupported, "tensor %s in %s is of type %s, which only matrices may have",
-                 planned.shown.c_str(), tensor.file.c_str(), name_of(tensor.type));
-        }
-        planned.matrix->quant = *quant;
-        if (planned.matrix == &weights.embeddings) {
-            if (place.map) {
-                weights.embedding_blocks = tensor.source->map() + tensor.offset_bytes;
-            } else {
-                destination.stored =
-                    take_storage<uint8_t>(tensor.size_bytes, place.memory, weights);
-                weights.embedding_blocks = destination.stored;
-            }
-        }
-        return destination;
-    }
-    const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
-    const size_t count = tensor.size_bytes / element_bytes;
+    const Kept kept = kept_as(planned, place.map, weights);
     if (planned.vector != nullptr) {
-        weights.float_storage.emplace_back(count);
+        weights.float_storage.emplace_back(kept.f32);
         destination.f32 = weights.float_storage.back().data();
         *planned.vector = destination.f32;
         return destination;
     }
-    const bool in_place = tensor.row_step == 0 && tensor.offset_bytes % alignof(uint16_t) == 0;
-    if (tensor.type == DataType::bf16 && in_place && place.map) {
-        planned.matrix->data =
-            reinterpret_cast<const uint16_t *>(tensor.source->map() + tensor.offset_bytes);
+
+    // Matrices as they are stored.
+    const uint8_t *stored = nullptr;
+    if (kept.stored_bytes != 0) {
+        destination.stored = take_storage<uint8_t>(kept.stored_bytes, place.memory, weights);
+        stored = destination.stored;
+    } else if (kept.mapped) {
+        stored = tensor.source->map() + tensor.offset_bytes;
+    }
+    if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
+        planned.matrix->quant = *quant;
+        if (planned.matrix == &weights.embeddings) {
+            weights.embedding_blocks = stored;
+        }
         return destination;
     }
-    auto *copy = take_storage<uint16_t>(count, place.memory, weights);
-    planned.matrix->data = copy;
-    if (tensor.type == DataType::bf16) {
-        destination.stored = reinterpret_cast<uint8_t *>(copy);
+    if (stored != nullptr) {
+        planned.matrix->data = reinterpret_cast<const uint16_t *>(stored);
         return destination;
     }
+
+    // Those that are converted.
+    destination.bf16 = take_storage<uint16_t>(kept.bf16, place.memory, weights);
+    planned.matrix->data = destination.bf16;
     weights.converted = weights.converted || planned.group != WeightGroup::mtp;
-    destination.bf16 = copy;
-    if (planned.matrix == &weights.embeddings) {
-        destination.f32 = take_storage<float>(count, place.memory, weights);
+    if (kept.f32 != 0) {
+        destination.f32 = take_storage<float>(kept.f32, place.memory, weights);
         weights.wide_embeddings = destination.f32;
     }
     return destination;
@@ -376,6 +407,19 @@ std::vector<Digest> tensor_digests(const std::vector<PlannedTensor> &plan,
 }
 
 } // namespace
+
+void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, const Weights &weights,
+                     WeightSizes &sizes) {
+    for (const PlannedTensor &planned : plan) {
+        const Kept kept = kept_as(planned, map, weights);
+        const uint64_t wide_bytes = kept.f32 * sizeof(float);
+        const bool vector = planned.vector != nullptr;
+        sizes.mapped_bytes += kept.mapped ? planned.tensor->size_bytes : 0;
+        sizes.taken_bytes += kept.stored_bytes + kept.bf16 * sizeof(uint16_t);
+        (vector ? sizes.heap_bytes : sizes.taken_bytes) += wide_bytes;
+    }
+    sizes.taken_bytes += strips_size_bytes(plan);
+}
 
 bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                   std::optional<std::vector<Digest>> &digests, Threads &threads, const Watch &watch,

@@ -26,6 +26,11 @@ struct Progress {
 // Bytes between two reports to `watch`: some 30 ms a core.
 inline constexpr uint64_t kBatchBytes = 64U << 20;
 
+// Adds the memory that read_tensors takes for a plan whose tensors were found, and what it maps if
+// it may. Throws Error(unsupported) as read_tensors does.
+void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, const Weights &weights,
+                     WeightSizes &sizes);
+
 // Fills the places of `plan` in `weights`, and `digests` unless it has those of an earlier pass,
 // with which nothing is read that stays where it is mapped. Returns false if those are not the
 // digests of what was read. The digest of a tensor is of its name without prefix, dtype, shape, and

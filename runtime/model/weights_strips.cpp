@@ -16,6 +16,12 @@ bool in_strips(const PlannedTensor &planned) {
            quant_of(planned.tensor->type).has_value();
 }
 
+// Returns the bytes of a matrix in strips.
+size_t bytes_of(const PlannedTensor &planned) {
+    return kernels::strips_bytes(*quant_of(planned.tensor->type), planned.matrix->rows,
+                                 planned.matrix->columns);
+}
+
 // Makes one strip. `rows` is a buffer for its rows.
 void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t> &rows) {
     const Matrix &matrix = *planned.matrix;
@@ -32,15 +38,17 @@ void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t>
 
 } // namespace
 
+uint64_t strips_size_bytes(const std::vector<PlannedTensor> &plan) {
+    uint64_t total_bytes = 0;
+    for (const PlannedTensor &planned : plan) {
+        total_bytes += in_strips(planned) ? bytes_of(planned) : 0;
+    }
+    return total_bytes;
+}
+
 // One piece of memory holds all strips.
 uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights) {
-    const auto bytes_of = [](const Matrix &matrix) {
-        return kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns);
-    };
-    size_t total_bytes = 0;
-    for (const PlannedTensor &planned : plan) {
-        total_bytes += in_strips(planned) ? bytes_of(*planned.matrix) : 0;
-    }
+    const uint64_t total_bytes = strips_size_bytes(plan);
     if (total_bytes == 0) {
         return 0;
     }
@@ -55,7 +63,7 @@ uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, We
             planned.matrix->strips = at;
             (planned.group == WeightGroup::mtp ? weights.mtp.groups : weights.groups)
                 .add(*planned.matrix);
-            at += bytes_of(*planned.matrix);
+            at += bytes_of(planned);
         }
     }
     return total_bytes;

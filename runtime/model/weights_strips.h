@@ -12,6 +12,9 @@
 
 namespace stasis {
 
+// Returns the bytes of all strips of a plan whose tensors were found.
+uint64_t strips_size_bytes(const std::vector<PlannedTensor> &plan);
+
 // Reserves memory for the strips of the plan's matrices of integer weights, whose `quant` is set.
 // It is one piece, so that huge pages fill it, in the plan's order, which is nearly the order of
 // multiplication. Returns its size in bytes.

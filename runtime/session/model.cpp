@@ -1,93 +1,25 @@
 // Opens a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
 #include "runtime/session/model.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "runtime/compute/backend.h"
 #include "runtime/compute/device/weights.h"
 #include "runtime/compute/profile.h"
-#include "runtime/model/gguf/checkpoint.h"
-#include "runtime/model/gguf/config.h"
-#include "runtime/model/json_file.h"
 #include "runtime/session/mtp_network.h"
+#include "runtime/session/origin.h"
 #include "runtime/session/step.h"
 
 namespace stasis {
 
 namespace {
 
+// Returns the kernels of a name, which must be empty for a device.
 const kernels::Table *choose_kernels(const std::string &name, const OpenDevice *device) {
     if (device != nullptr && !name.empty()) {
         fail(Status::unsupported, "kernels \"%s\": device \"%s\" has its own", name.c_str(),
              device->name.c_str());
     }
-    if (name.empty()) {
-        return &kernels::best_table();
-    }
-    const kernels::Table *table = kernels::find_table(name.c_str());
-    if (table == nullptr) {
-        fail(Status::unsupported, "kernels \"%s\": not in this build or not on this machine",
-             name.c_str());
-    }
-    return table;
+    return stasis::choose_kernels(name);
 }
-
-// The source of a model: a directory, or a GGUF file.
-struct Origin {
-    std::string path;
-    std::optional<GgufFile> gguf;
-
-    explicit Origin(const std::string &given) : path(given) {
-        struct stat status {};
-        if (stat(path.c_str(), &status) != 0) {
-            fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
-                 "cannot open %s: %s", path.c_str(), std::strerror(errno));
-        }
-        if (S_ISREG(status.st_mode)) {
-            gguf = open_gguf(path);
-        }
-    }
-    Config config() const { return gguf ? read_config(*gguf) : read_config(path); }
-    Checkpoint checkpoint(const Config &config) const {
-        return gguf ? checkpoint_of(*gguf, config) : open_checkpoint(path);
-    }
-    std::unique_ptr<Tokenizer> tokenizer(const Config &config) const {
-        if (!gguf) {
-            return Tokenizer::open(path, config.vocabulary, config.bos, config.end_tokens);
-        }
-        const std::string kind = gguf->text("tokenizer.ggml.model").value_or("none");
-        if (kind == "none" || kind == "no_vocab") {
-            return nullptr;
-        }
-        return Tokenizer::open_gguf(*gguf, config.vocabulary, config.bos, config.end_tokens);
-    }
-    std::optional<ChatTemplate> chat(const Tokenizer &tokenizer,
-                                     std::optional<std::time_t> date) const {
-        if (!gguf) {
-            return ChatTemplate::recognise(path, date);
-        }
-        const std::optional<std::string> text = gguf->text("tokenizer.chat_template");
-        return text ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(),
-                                                   tokenizer.eos_text(), date)
-                    : std::nullopt;
-    }
-    // A recommendation that cannot be used is refused when it is requested, so that the model still
-    // opens.
-    RecommendedSampling recommended(uint32_t vocabulary) const {
-        if (gguf) {
-            return recommended_sampling(*gguf, vocabulary);
-        }
-        const std::string text = read_generation_config(path);
-        return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig),
-                                    vocabulary);
-    }
-    EmbeddingRules embedding() const {
-        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(path);
-    }
-};
 
 // Smaller models are hashed in some 20 ms.
 constexpr uint64_t kKnownFromBytes = 64U << 20;
@@ -179,11 +111,9 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     }
     model->recommended = origin.recommended(model->config.vocabulary);
     model->embedding = origin.embedding();
+    model->metadata = origin.metadata();
     model->describe_layers();
-    // A rewind computes states again from a checkpoint, where a window may have released pages.
-    if (model->state_size() != 0 && (model->groups.empty() || model->groups.back().window != 0)) {
-        fail(Status::unsupported, "recurrent layers without global attention, or beside windows");
-    }
+    check_rewinds(*model);
 
     // The backend, and the memory of its pages.
     PageMemory pages = host_pages(model->memory);

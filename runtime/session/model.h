@@ -14,6 +14,7 @@
 #include "runtime/kernels/device.h"
 #include "runtime/kv/page_pool.h"
 #include "runtime/model/embedding_rules.h"
+#include "runtime/model/metadata.h"
 #include "runtime/sampling/recommended.h"
 #include "runtime/session/constrained.h"
 #include "runtime/text/chat.h"
@@ -49,6 +50,7 @@ struct Model : Network {
     std::optional<ChatTemplate> chat;
     RecommendedSampling recommended;
     EmbeddingRules embedding;
+    Metadata metadata;
     std::unique_ptr<Network> mtp; // of the MTP head; null: there is none
     IdleList<StepBuffers> idle_steps;
     Constraints constraints;

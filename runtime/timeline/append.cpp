@@ -13,7 +13,6 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kChunk = 512; // default positions of a pass
 constexpr size_t kChunkMax = 4096;
 
 // Calls the caller back with the logits of each row.

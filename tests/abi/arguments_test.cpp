@@ -23,6 +23,17 @@ TEST_CASE("stasis_model_open: models refuse NULL") {
     auto token = sized<stasis_token_info>();
     REFUSED("model", stasis_model_get_token(nullptr, 0, &token, &error));
     REFUSED("info", stasis_model_get_token(shared_model("recall-gemma3"), 0, nullptr, &error));
+    auto metadata = sized<stasis_metadata>();
+    REFUSED("model", stasis_model_get_metadata(nullptr, "x", &metadata, &error));
+    REFUSED("key", stasis_model_get_metadata(gemma(), nullptr, &metadata, &error));
+    REFUSED("metadata", stasis_model_get_metadata(gemma(), "x", nullptr, &error));
+    REFUSED("model", stasis_model_get_metadata_at(nullptr, 0, &metadata, &error));
+    REFUSED("metadata", stasis_model_get_metadata_at(gemma(), 0, nullptr, &error));
+    auto memory = sized<stasis_session_memory>();
+    REFUSED("model", stasis_model_session_memory(nullptr, nullptr, 0, &memory, &error));
+    REFUSED("memory", stasis_model_session_memory(gemma(), nullptr, 0, nullptr, &error));
+    REFUSED("path", stasis_model_estimate(nullptr, nullptr, nullptr, 0, nullptr, nullptr, &error));
+    REFUSED("estimate", stasis_model_estimate("x", nullptr, nullptr, 0, nullptr, nullptr, &error));
     REFUSED("model", stasis_model_get_stats(nullptr, &stats, &error));
     REFUSED("stats", stasis_model_get_stats(gemma(), nullptr, &error));
     auto sampling = sized<stasis_sampling>();

@@ -1,15 +1,7 @@
 /* The place of every field of every public struct: final once released. A new field is added at the
  * end of its struct and gets a line in this file; no other line ever changes. Layouts of 64-bit
  * machines. tests/tools/test_abi.py checks that no struct and no field is missing. */
-#include <stddef.h>
-
-#include "abi/stasis.h"
-
-#define FIELD(type, field, offset, size)                                                           \
-    _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (size),      \
-                   #type "." #field " has moved")
-#define STRUCT(type, size)                                                                         \
-    _Static_assert(sizeof(type) == (size), #type " has a field that is not listed here")
+#include "tests/abi/layouts.h"
 
 STRUCT(stasis_error, 512);
 FIELD(stasis_error, status, 0, 4);
@@ -350,14 +342,6 @@ FIELD(stasis_trace_options, callback, 8, 8);
 FIELD(stasis_trace_options, user, 16, 8);
 FIELD(stasis_trace_options, release, 24, 8);
 FIELD(stasis_trace_options, queue_events, 32, 8);
-
-STRUCT(stasis_token_info, 32);
-FIELD(stasis_token_info, struct_size, 0, 4);
-FIELD(stasis_token_info, kind, 4, 4);
-FIELD(stasis_token_info, flags, 8, 4);
-FIELD(stasis_token_info, score, 12, 4);
-FIELD(stasis_token_info, piece, 16, 8);
-FIELD(stasis_token_info, length, 24, 8);
 
 STRUCT(stasis_embed_info, 64);
 FIELD(stasis_embed_info, struct_size, 0, 4);

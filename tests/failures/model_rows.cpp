@@ -165,6 +165,52 @@ stasis_status describe_token(stasis_model *model, std::string &out, stasis_error
     return status;
 }
 
+// Estimates of memory, whose files may fail to be read.
+std::vector<Row> memory_rows() {
+    const auto estimate = [](const char *name) {
+        return [=, path = path_of(name)](stasis_model *, std::string &out, stasis_error *error) {
+            auto told = sized<stasis_estimate>();
+            auto session = sized<stasis_session_memory>();
+            const stasis_status status =
+                stasis_model_estimate(path.c_str(), nullptr, nullptr, 100, &told, &session, error);
+            if (status == STASIS_OK) {
+                out.assign(reinterpret_cast<const char *>(&told), sizeof told);
+                out.append(reinterpret_cast<const char *>(&session), sizeof session);
+            }
+            return status;
+        };
+    };
+    const auto session = [](stasis_model *model, std::string &out, stasis_error *error) {
+        auto told = sized<stasis_session_memory>();
+        const stasis_status status = stasis_model_session_memory(model, nullptr, 500, &told, error);
+        out = status == STASIS_OK ? std::to_string(told.kv_bytes) : "";
+        return status;
+    };
+    return {asking("stasis_model_estimate", "a directory", estimate(kChat)),
+            asking("stasis_model_estimate", "shards", estimate("llama-mha-bias-f16-sharded")),
+            asking("stasis_model_estimate", "GGUF", estimate("gguf")),
+            asking("stasis_model_session_memory", "", session)};
+}
+
+stasis_status find_metadata(stasis_model *model, std::string &out, stasis_error *error) {
+    auto told = sized<stasis_metadata>();
+    const stasis_status status =
+        stasis_model_get_metadata(model, "tokenizer_config.chat_template", &told, error);
+    if (status == STASIS_OK) {
+        out.assign(told.value, told.length);
+    }
+    return status;
+}
+
+stasis_status first_metadata(stasis_model *model, std::string &out, stasis_error *error) {
+    auto told = sized<stasis_metadata>();
+    const stasis_status status = stasis_model_get_metadata_at(model, 0, &told, error);
+    if (status == STASIS_OK) {
+        out = told.key;
+    }
+    return status;
+}
+
 std::vector<Row> text_rows() {
     const auto tokenize = [](stasis_model *model, std::string &out, stasis_error *error) {
         static const std::string text = "what is it? <end_of_turn> \xC3\xA9t\xC3\xA9\n\n  x";
@@ -225,6 +271,8 @@ std::vector<Row> text_rows() {
     };
     return {asking("stasis_model_tokenize", "", tokenize),
             asking("stasis_model_get_token", "", describe_token),
+            asking("stasis_model_get_metadata", "", find_metadata),
+            asking("stasis_model_get_metadata_at", "", first_metadata),
             asking("stasis_model_detokenize", "", detokenize),
             asking("stasis_model_render", "", render),
             asking("stasis_model_render_chat", "", render_chat),
@@ -287,7 +335,7 @@ std::vector<Row> model_rows() {
                           },
                           [] {}, [] { return std::string(); }};
          }}};
-    for (const auto &more : {text_rows(), embed_rows()}) {
+    for (const auto &more : {text_rows(), embed_rows(), memory_rows()}) {
         rows.insert(rows.end(), more.begin(), more.end());
     }
     return rows;

@@ -46,6 +46,16 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_model_close": (None, (model,)),
     "stasis_model_get_info": (status, (model, POINTER(s.stasis_model_info), error)),
     "stasis_model_get_stats": (status, (model, POINTER(s.stasis_model_stats), error)),
+    "stasis_model_get_metadata": (
+        status, (model, c_char_p, POINTER(s.stasis_metadata), error)),
+    "stasis_model_get_metadata_at": (
+        status, (model, size, POINTER(s.stasis_metadata), error)),
+    "stasis_model_session_memory": (
+        status, (model, POINTER(s.stasis_session_options), c_uint64,
+                 POINTER(s.stasis_session_memory), error)),
+    "stasis_model_estimate": (
+        status, (path, POINTER(s.stasis_model_options), POINTER(s.stasis_session_options),
+                 c_uint64, POINTER(s.stasis_estimate), POINTER(s.stasis_session_memory), error)),
     "stasis_model_get_token": (
         status, (model, c_uint32, POINTER(s.stasis_token_info), error)),
     "stasis_model_tokenize": (

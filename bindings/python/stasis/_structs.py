@@ -70,6 +70,9 @@ STASIS_ROLE_SYSTEM = 1
 STASIS_ROLE_USER = 2
 STASIS_ROLE_ASSISTANT = 3
 STASIS_ROLE_OTHER = 4
+STASIS_METADATA_TEXT = 1
+STASIS_METADATA_JSON = 2
+STASIS_METADATA_LEFT_OUT = 3
 STASIS_POOLING_LAST = 1
 STASIS_POOLING_MEAN = 2
 STASIS_GENERATE_IGNORE_END = 1
@@ -220,6 +223,28 @@ class stasis_session_info(Sized):
 class stasis_token_info(Sized):
     _fields_ = [("struct_size", c_uint32), ("kind", c_uint32), ("flags", c_uint32),
                 ("score", c_float), ("piece", c_void_p), ("length", c_size_t)]
+
+
+class stasis_metadata(Sized):
+    _fields_ = [("struct_size", c_uint32), ("kind", c_uint32), ("key", c_char_p),
+                ("value", c_void_p), ("length", c_size_t)]
+
+
+class stasis_session_memory(Sized):
+    _fields_ = [("struct_size", c_uint32), ("page_positions", c_uint32), ("kv_bytes", c_uint64),
+                ("kv_most_bytes", c_uint64), ("position_bytes", c_uint64),
+                ("global_position_bytes", c_uint64), ("states", c_uint64),
+                ("state_bytes", c_uint64), ("log_bytes", c_uint64),
+                ("tracking_bytes", c_uint64), ("fixed_bytes", c_uint64)]
+
+
+class stasis_estimate(Sized):
+    _fields_ = [("struct_size", c_uint32), ("layers", c_uint32), ("architecture", c_char * 32),
+                ("hidden", c_uint32), ("vocabulary", c_uint32), ("context", c_uint64),
+                ("parameters", c_uint64), ("weight_bytes", c_uint64), ("mtp_bytes", c_uint64),
+                ("file_bytes", c_uint64), ("mapped_bytes", c_uint64),
+                ("allocated_bytes", c_uint64), ("heap_bytes", c_uint64),
+                ("workspace_bytes", c_uint64), ("weight_types", c_char * 256)]
 
 
 class stasis_embed_info(Sized):
