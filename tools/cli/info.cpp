@@ -1,8 +1,10 @@
-// stasis info: the description of a model, and the digests that identify it.
-#include <cstdio>
+// stasis info: the description of a model, its memory and metadata, and the digests that identify
+// it.
 #include <memory>
+#include <optional>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/estimate.h"
 #include "tools/cli/model.h"
 #include "tools/cli/terminal.h"
 
@@ -11,8 +13,55 @@ namespace {
 
 struct InfoChoice {
     ModelChoice model;
-    bool json = false;
+    bool estimate = false, metadata = false, json = false;
+    std::string key;
+    uint64_t positions = 0; // 0: the context
 };
+
+std::string text_of(const stasis_metadata &metadata) {
+    return {metadata.value, metadata.length};
+}
+
+int print_metadata(const stasis_model *model, bool json) {
+    Json all = Json::object();
+    auto metadata = sized<stasis_metadata>();
+    stasis_error error{};
+    size_t index = 0;
+    for (; stasis_model_get_metadata_at(model, index, &metadata, &error) == STASIS_OK; ++index) {
+        const std::string value = text_of(metadata);
+        const bool left_out = metadata.kind == STASIS_METADATA_LEFT_OUT;
+        if (!json) {
+            print(visible(metadata.key) + (left_out ? ": left out, " : ": ") + visible(value) +
+                  "\n");
+        } else if (left_out) {
+            all[metadata.key] = {{"left_out", value}};
+        } else {
+            all[metadata.key] =
+                metadata.kind == STASIS_METADATA_JSON ? Json::parse(value) : Json(value);
+        }
+    }
+    if (json) {
+        print_json({{"metadata", all}});
+    }
+    return 0;
+}
+
+int print_key(const stasis_model *model, const std::string &key, bool json) {
+    auto metadata = sized<stasis_metadata>();
+    stasis_error error{};
+    check(stasis_model_get_metadata(model, key.c_str(), &metadata, &error), error, "--key");
+    const std::string value = text_of(metadata);
+    if (metadata.kind == STASIS_METADATA_LEFT_OUT) {
+        throw Failure("--key " + key + ": it was left out: " + value);
+    }
+    if (json) {
+        const bool parsed = metadata.kind == STASIS_METADATA_JSON;
+        print_json({{"key", key}, {"value", parsed ? Json::parse(value) : Json(value)}});
+    } else {
+        print(value + "\n");
+    }
+    return 0;
+}
 
 Json digest_list(const stasis_digest *digests, uint32_t count) {
     Json list = Json::array();
@@ -97,11 +146,7 @@ std::string contract_parts(const stasis_model_info &info) {
     return text;
 }
 
-void print_table(const stasis_model_info &info) {
-    const auto row = [](const char *name, const std::string &value) {
-        print("  " + std::string(name) + std::string(14 - std::string(name).size(), ' ') +
-              visible(value) + "\n");
-    };
+void print_table(const stasis_model_info &info, const std::optional<Estimate> &estimate) {
     const bool converted = (info.flags & STASIS_MODEL_CONVERTED) != 0;
     const bool tokenizer = (info.flags & STASIS_MODEL_TOKENIZER) != 0;
     row("architecture", info.architecture);
@@ -125,13 +170,13 @@ void print_table(const stasis_model_info &info) {
                                                                "rounded to it"
                                                              : ""));
     if (info.mtp_bytes != 0) {
-        char megabytes[40];
-        std::snprintf(megabytes, sizeof megabytes, "%.1f MB",
-                      static_cast<double>(info.mtp_bytes) / 1e6);
-        row("MTP head", std::string("1 layer, ") + megabytes);
+        row("MTP head", "1 layer, " + megabytes(info.mtp_bytes));
     }
     if (info.ignored[0] != '\0') {
         row("ignored", info.ignored + std::string(" tensors"));
+    }
+    if (estimate) {
+        print_memory(*estimate);
     }
     row("kernels", std::string(info.kernels) + " on " + info.device + ", " +
                        std::to_string(info.threads) + " threads");
@@ -154,13 +199,35 @@ void print_table(const stasis_model_info &info) {
 }
 
 int run_info(const InfoChoice &choice) {
+    if (choice.estimate) {
+        const Estimate estimate = estimate_of(choice.model, choice.positions);
+        if (choice.json) {
+            print_json(describe(estimate));
+        } else {
+            print(visible(choice.model.path) + "\n");
+            print_estimate(estimate);
+        }
+        return 0;
+    }
     const Model model = open_model(choice.model, nullptr);
+    if (!choice.key.empty()) {
+        return print_key(model.get(), choice.key, choice.json);
+    }
+    if (choice.metadata) {
+        return print_metadata(model.get(), choice.json);
+    }
     const stasis_model_info info = model_info(model.get());
+    std::optional<Estimate> estimate; // of a device's memory there is none
+    if (std::string(info.device) == "cpu") {
+        estimate = estimate_of(choice.model, choice.positions);
+    }
     if (choice.json) {
-        print_json(describe(info));
+        Json said = describe(info);
+        said["memory"] = estimate ? describe(*estimate) : Json();
+        print_json(said);
     } else {
         print(visible(choice.model.path) + "\n");
-        print_table(info);
+        print_table(info, estimate);
     }
     return 0;
 }
@@ -172,6 +239,16 @@ void add_info(CLI::App &app, int &exit_code) {
     CLI::App *info_app = app.add_subcommand("info", "what a model is, and its digests");
     add_model(*info_app, choice->model);
     add_compute_options(*info_app, choice->model);
+    CLI::Option *estimate =
+        info_app->add_flag("--estimate", choice->estimate,
+                           "what can be said at once: the model is not opened, no weight read");
+    add_count(*info_app, "--positions", choice->positions,
+              "of the session whose memory is said (default: the model's context)");
+    CLI::Option *metadata = info_app->add_flag("--metadata", choice->metadata,
+                                               "what the model's files say of it, by key");
+    CLI::Option *key = info_app->add_option("--key", choice->key, "the metadata of one key alone");
+    estimate->excludes(metadata, key);
+    metadata->excludes(key);
     info_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
     info_app->callback([=, &exit_code] { exit_code = run_info(*choice); });
 }

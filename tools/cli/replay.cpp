@@ -15,7 +15,7 @@
 namespace command {
 namespace {
 
-constexpr size_t kRowsMax = 10;
+constexpr size_t kDifferencesMax = 10;
 
 struct ReplayChoice {
     std::string path;
@@ -107,7 +107,7 @@ std::string same_text(const stasis_verify_report &report, const Pages &pages, do
 std::string otherwise_text(const stasis_verify_report &report, const replay::Walk &walk) {
     std::string text = "drawn     " + std::to_string(report.drawn_otherwise) + " of " +
                        count_text(report.drawn, "token") + " come out otherwise\n";
-    for (size_t i = 0; i < std::min(walk.otherwise.size(), kRowsMax); ++i) {
+    for (size_t i = 0; i < std::min(walk.otherwise.size(), kDifferencesMax); ++i) {
         const replay::Otherwise &each = walk.otherwise[i];
         char line[80];
         std::snprintf(line, sizeof line, "  %8llu  ",
@@ -116,8 +116,8 @@ std::string otherwise_text(const stasis_verify_report &report, const replay::Wal
                 " recorded, " + std::to_string(each.drawn) + " " + quoted(each.drawn_text) +
                 " drawn\n";
     }
-    if (walk.otherwise.size() > kRowsMax) {
-        text += "            and " + std::to_string(walk.otherwise.size() - kRowsMax) +
+    if (walk.otherwise.size() > kDifferencesMax) {
+        text += "            and " + std::to_string(walk.otherwise.size() - kDifferencesMax) +
                 " more (--json shows all)\n";
     }
     return text;
