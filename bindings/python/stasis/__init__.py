@@ -17,8 +17,9 @@ from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError
                      NoMemoryError, NonfiniteError, NotFoundError, NoTokenError,
                      PoolExhaustedError, Status, StoppedError, TimedOutError, UnsupportedError,
                      VersionError)
+from .estimate import ModelEstimate, estimate
 from .generation import Generated, Generation, Reply
-from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo, TokenInfo
+from .info import EmbedInfo, LeftOut, ModelInfo, ModelStats, SessionInfo, SessionMemory, TokenInfo
 from .model import Model
 from .quantize import QuantizeReport, quantize
 from .sampling import Sampling
@@ -43,10 +44,10 @@ __all__ = [
     "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate", "ClosedError",
     "ConflictError", "Constraint", "CorruptError", "DeviceError", "Difference", "DivergedError",
     "EmbedInfo", "Error", "FileError", "FullError", "Generated", "Generation", "InternalError",
-    "InvalidArgumentError", "MissingFileError", "Model", "ModelInfo", "ModelMismatchError",
-    "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
-    "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler",
-    "SchedulerEvent", "SchedulerStats", "Session", "SessionData", "SessionInfo", "Snapshot",
-    "SnapshotData", "SnapshotInfo", "Status", "StoppedError", "Threads", "TimedOutError",
-    "TokenInfo", "Turn", "UnsupportedError",
-    "VerifyReport", "VersionError", "build", "compact", "quantize", "version"]
+    "InvalidArgumentError", "LeftOut", "MissingFileError", "Model", "ModelEstimate", "ModelInfo",
+    "ModelMismatchError", "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError",
+    "NotFoundError", "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply",
+    "Scheduler", "SchedulerEvent", "SchedulerStats", "Session", "SessionData", "SessionInfo",
+    "SessionMemory", "Snapshot", "SnapshotData", "SnapshotInfo", "Status", "StoppedError",
+    "Threads", "TimedOutError", "TokenInfo", "Turn", "UnsupportedError", "VerifyReport",
+    "VersionError", "build", "compact", "estimate", "quantize", "version"]

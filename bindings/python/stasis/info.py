@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import json
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Type, TypeVar
 
@@ -48,6 +49,40 @@ class TokenInfo:
         return TokenInfo(token, ctypes.string_at(raw.piece, raw.length) if raw.length else b"",
                          TOKEN_KINDS[raw.kind], bool(raw.flags & _structs.STASIS_TOKEN_ENDS),
                          raw.score if raw.flags & _structs.STASIS_TOKEN_SCORED else None)
+
+
+class LeftOut(str):
+    """Metadata that was too large to be kept: a text that says what it is."""
+
+
+def metadata_value(raw: _structs.stasis_metadata) -> Any:
+    """Returns a value as Python has it."""
+    value = ctypes.string_at(raw.value, raw.length).decode("utf-8") if raw.length else ""
+    if raw.kind == _structs.STASIS_METADATA_JSON:
+        return json.loads(value)
+    return LeftOut(value) if raw.kind == _structs.STASIS_METADATA_LEFT_OUT else value
+
+
+@dataclass(frozen=True)
+class SessionMemory:
+    """Memory of a session, in bytes: `stasis_session_memory` of the header, which explains each
+    field."""
+    page_positions: int
+    kv_bytes: int  # of its pages between calls
+    kv_most_bytes: int  # never more on the way there
+    position_bytes: int  # keys and values of one position in all layers
+    global_position_bytes: int  # of it in layers without a window, which keep growing
+    states: int  # recurrent states
+    state_bytes: int  # of them
+    log_bytes: int  # tokens and tables of pages
+    tracking_bytes: int  # sums of attention
+    fixed_bytes: int  # whatever its length
+
+    @property
+    def bytes(self) -> int:
+        """All of it, between calls."""
+        return (self.kv_bytes + self.state_bytes + self.log_bytes + self.tracking_bytes +
+                self.fixed_bytes)
 
 
 @dataclass(frozen=True)

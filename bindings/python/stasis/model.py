@@ -13,8 +13,8 @@ from . import _structs as s
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Progress, choice, created, filled, name_bytes, number,
                     optional_name, path_bytes, text_bytes, text_of, token_array)
-from .errors import ModelMismatchError
-from .info import EmbedInfo, ModelInfo, ModelStats, TokenInfo, plain
+from .errors import ModelMismatchError, NotFoundError
+from .info import EmbedInfo, ModelInfo, ModelStats, SessionMemory, TokenInfo, metadata_value, plain
 from .sampling import Sampling
 from .threads import Threads
 
@@ -184,6 +184,35 @@ class Model:
     def vocabulary(self) -> Iterator[TokenInfo]:
         """Iterates over all tokens, in the order of their numbers."""
         return map(self.token, range(self._info.vocabulary))
+
+    def metadata(self) -> Dict[str, Any]:
+        """Returns what the model's files say of it: a GGUF file's metadata, or the members of a
+        directory's JSON files, as in "config.hidden_size". Arrays are lists, and what was too
+        large to be kept is `LeftOut`.
+
+        >>> Model(RECALL).metadata()["config.num_hidden_layers"]
+        12
+        """
+        values: Dict[str, Any] = {}
+        raw = s.stasis_metadata()
+        owned = self._handle.use()  # the texts are the model's
+        while True:
+            try:
+                Call().run(library.stasis_model_get_metadata_at, owned, len(values),
+                           ctypes.byref(raw))
+            except NotFoundError:
+                return values
+            values[raw.key.decode("utf-8")] = metadata_value(raw)
+
+    def session_memory(self, positions: int, *, capacity: int = 0, window_retain: int = 0,
+                       track_attention: Optional[str] = None) -> SessionMemory:
+        """Returns the memory that a session of these options takes when it has so many positions.
+        Nothing is computed."""
+        options = session_options(capacity, 0, window_retain, track_attention, 0)
+        raw = s.stasis_session_memory()
+        Call().run(library.stasis_model_session_memory, self._handle, ctypes.byref(options),
+                   number("positions", positions, 64), ctypes.byref(raw))
+        return plain(raw, SessionMemory)
 
     def recommended_sampling(self) -> Sampling:
         """Returns the settings that the model's own files recommend, with seed 0."""

@@ -45,9 +45,11 @@ mod describe;
 mod digest;
 mod embed;
 mod error;
+mod estimate;
 mod generate;
 mod guard;
 mod info;
+mod metadata;
 mod model;
 mod options;
 mod quantize;
@@ -71,9 +73,11 @@ pub use describe::{build, TokenInfo, TokenKind};
 pub use digest::Digest;
 pub use embed::{EmbedInfo, EmbedInput, EmbedOptions, Pooling};
 pub use error::{Error, Result, Status};
+pub use estimate::{estimate, EstimateOptions, ModelEstimate, SessionMemory};
 pub use generate::{GenerateOptions, GenerateResult, Generated, Generation, Stop};
 pub use guard::ProgressFn;
 pub use info::{ModelInfo, ModelStats, SessionInfo, SnapshotInfo};
+pub use metadata::{Metadata, MetadataKind};
 pub use model::{Detokenize, Message, Model, ModelOptions, Reply, Tokenize};
 pub use options::{
     Codec, Domain, Keep, LoadOptions, LogitsFn, RunOptions, SaveOptions, SessionOptions, Track,

@@ -27,7 +27,8 @@ versioned! {
     stasis_verify_options stasis_verify_report stasis_trace_event stasis_trace_options
     stasis_quantize_options stasis_quantize_report stasis_embed_info stasis_embed_input
     stasis_embed_options stasis_text_piece stasis_scheduler_options stasis_prompt
-    stasis_scheduler_stats stasis_token_info stasis_threads_options
+    stasis_scheduler_stats stasis_token_info stasis_threads_options stasis_session_memory
+    stasis_estimate stasis_metadata
 }
 
 /// All defaults, with the size stated.
