@@ -92,6 +92,31 @@ TEST_CASE("Model: text to tokens and back") {
     CHECK(status_of([] { without_tokenizer().tokenize("k"); }) == Status::Unsupported);
 }
 
+TEST_CASE("Model::session_memory, estimate: what sessions take") {
+    const stasis::SessionOptions options{.domain = STASIS_DOMAIN_PRIVATE};
+    stasis::Session session(recall(), options);
+    session.append(std::vector<stasis::Token>(300, 5));
+    const stasis::SessionMemory memory = recall().session_memory(300, options);
+    CHECK(memory.kv_bytes == session.info().kv_bytes);
+    const stasis::Estimate told = stasis::estimate(test_data("recall-gemma3"), {}, options, 300);
+    CHECK(std::memcmp(&told.session, &memory, sizeof memory) == 0);
+    CHECK(told.model.weight_bytes == recall().info().weight_bytes);
+    CHECK(status_of([] { stasis::estimate("/no/such/model"); }) == Status::NotFound);
+    CHECK(status_of([] { recall().session_memory(1 << 20); }) == Status::InvalidArgument);
+}
+
+TEST_CASE("Model::metadata: what the files say") {
+    const stasis::Metadata layers = recall().metadata("config.num_hidden_layers");
+    CHECK(layers.kind == stasis::Metadata::Kind::Json);
+    CHECK(layers.value == "12");
+    const std::vector<stasis::Metadata> all = recall().all_metadata();
+    CHECK(all.size() > 20);
+    for (const stasis::Metadata &each : all) {
+        CHECK(recall().metadata(each.key).value == each.value);
+    }
+    CHECK(status_of([] { recall().metadata("none.such"); }, "none.such") == Status::NotFound);
+}
+
 TEST_CASE("Model::render: a conversation by the template") {
     const std::vector<stasis::Message> messages{{"user", "What is k?"}, {"assistant", "5."}};
     const std::string text = recall().render(messages, stasis::ReplyPrompt::No);

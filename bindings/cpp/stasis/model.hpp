@@ -15,6 +15,7 @@ using ModelInfo = stasis_model_info;
 using ModelStats = stasis_model_stats;
 using TokenInfo = stasis_token_info;
 using EmbedInfo = stasis_embed_info;
+using SessionMemory = stasis_session_memory;
 
 // How a model is opened: stasis_model_options. An empty text means the default.
 struct ModelOptions {
@@ -80,6 +81,28 @@ struct Vectors {
     }
 };
 
+// What a model's files say of it under one key, as stasis_metadata says it.
+struct Metadata {
+    enum class Kind : std::uint32_t {
+        Text = STASIS_METADATA_TEXT,
+        Json = STASIS_METADATA_JSON,
+        LeftOut = STASIS_METADATA_LEFT_OUT, // the value says what it is
+    };
+    std::string key;
+    Kind kind = Kind::Text;
+    std::string value;
+};
+
+// A model that is not open, and a session in it.
+struct Estimate {
+    stasis_estimate model;
+    SessionMemory session;
+};
+// Says what opening a model would take, and a session of so many positions in it, from the headers
+// of its files, in milliseconds.
+Estimate estimate(const std::filesystem::path &path, const ModelOptions &options = {},
+                  const SessionOptions &session = {}, std::uint64_t positions = 0);
+
 // An open model. All functions are thread-safe.
 class Model {
   public:
@@ -89,6 +112,11 @@ class Model {
     ModelInfo info() const;
     ModelStats stats() const;
     TokenInfo token(Token token) const;
+    // Returns what a session takes when it has so many positions. Nothing is computed.
+    SessionMemory session_memory(std::uint64_t positions, const SessionOptions &options = {}) const;
+    // Error(NotFound): the files say nothing under this key.
+    Metadata metadata(const std::string &key) const;
+    std::vector<Metadata> all_metadata() const; // ascending by key
     // Returns the settings that the model's own files recommend.
     Sampling recommended_sampling() const;
 
@@ -133,23 +161,43 @@ inline stasis_allocator allocator_of(std::pmr::memory_resource *memory) noexcept
     return raw;
 }
 
+struct ModelCall : CallWith<ModelOptions, stasis_model_options> {
+    explicit ModelCall(const ModelOptions &options) : CallWith(options) {
+        raw.threads = options.threads;
+        raw.thread_pool = raw_of(options.thread_pool);
+        raw.device = c_option(options.device, "device");
+        raw.kernels = c_option(options.kernels, "kernels");
+        raw.profile = c_option(options.profile, "profile");
+        raw.copy_weights = options.copy_weights;
+        raw.verify_weights = options.verify_weights;
+        raw.kv_budget_bytes = options.kv_budget_bytes;
+        raw.state_budget_bytes = options.state_budget_bytes;
+        raw.chat_template = c_option(options.chat_template, "chat_template");
+        raw.date = c_option(options.date, "date");
+        raw.allocator = options.memory == nullptr ? nullptr : &allocator;
+    }
+
+    stasis_allocator allocator = allocator_of(given.memory);
+};
+
+inline Metadata metadata_of(const stasis_metadata &raw) {
+    return {raw.key, static_cast<Metadata::Kind>(raw.kind), std::string(raw.value, raw.length)};
+}
+
 } // namespace detail
 
+inline Estimate estimate(const std::filesystem::path &path, const ModelOptions &options,
+                         const SessionOptions &session, std::uint64_t positions) {
+    detail::ModelCall call(options);
+    const stasis_session_options given = detail::raw_of(session);
+    Estimate told{detail::sized<stasis_estimate>(), detail::sized<SessionMemory>()};
+    call.check(stasis_model_estimate(detail::c_text(path.native(), "the path"), &call.raw, &given,
+                                     positions, &told.model, &told.session, call.error()));
+    return told;
+}
+
 inline Model::Model(const std::filesystem::path &path, const ModelOptions &options) {
-    detail::CallWith<ModelOptions, stasis_model_options> call(options);
-    const stasis_allocator allocator = detail::allocator_of(options.memory);
-    call.raw.threads = options.threads;
-    call.raw.thread_pool = detail::raw_of(options.thread_pool);
-    call.raw.device = detail::c_option(options.device, "device");
-    call.raw.kernels = detail::c_option(options.kernels, "kernels");
-    call.raw.profile = detail::c_option(options.profile, "profile");
-    call.raw.copy_weights = options.copy_weights;
-    call.raw.verify_weights = options.verify_weights;
-    call.raw.kv_budget_bytes = options.kv_budget_bytes;
-    call.raw.state_budget_bytes = options.state_budget_bytes;
-    call.raw.chat_template = detail::c_option(options.chat_template, "chat_template");
-    call.raw.date = detail::c_option(options.date, "date");
-    call.raw.allocator = options.memory == nullptr ? nullptr : &allocator;
+    detail::ModelCall call(options);
     stasis_model *raw = nullptr;
     const stasis_status status =
         stasis_model_open(detail::c_text(path.native(), "the path"), &call.raw, &raw, call.error());
@@ -172,6 +220,32 @@ inline TokenInfo Model::token(Token token) const {
     detail::call(
         [&](stasis_error *error) { return stasis_model_get_token(raw(), token, &info, error); });
     return info;
+}
+
+inline SessionMemory Model::session_memory(std::uint64_t positions,
+                                           const SessionOptions &options) const {
+    const stasis_session_options given = detail::raw_of(options);
+    return described<SessionMemory>(
+        [&](const stasis_model *model, SessionMemory *memory, stasis_error *error) {
+            return stasis_model_session_memory(model, &given, positions, memory, error);
+        });
+}
+
+inline Metadata Model::metadata(const std::string &key) const {
+    const char *name = detail::c_text(key, "the key");
+    return detail::metadata_of(described<stasis_metadata>(
+        [&](const stasis_model *model, stasis_metadata *metadata, stasis_error *error) {
+            return stasis_model_get_metadata(model, name, metadata, error);
+        }));
+}
+
+inline std::vector<Metadata> Model::all_metadata() const {
+    std::vector<Metadata> all;
+    auto raw_metadata = detail::sized<stasis_metadata>();
+    while (stasis_model_get_metadata_at(raw(), all.size(), &raw_metadata, nullptr) == STASIS_OK) {
+        all.push_back(detail::metadata_of(raw_metadata));
+    }
+    return all;
 }
 
 inline Sampling Model::recommended_sampling() const {
