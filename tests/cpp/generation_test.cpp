@@ -196,6 +196,17 @@ TEST_CASE("Generation: ends with its time, as calls do, and tokens stay") {
     CHECK(drawn >= 1);
     CHECK(drawn <= 3);
     CHECK(session.info().position == position + drawn);
+    stasis::Session holding = talk();
+    holding.append_message("user", kSecond, stasis::ReplyPrompt::Yes);
+    stasis::Generation generation =
+        holding.generate({.stop_strings = {"m is 56"}, .timeout = 1500ms});
+    CHECK(generation.next()->text == "");
+    std::this_thread::sleep_for(1510ms);
+    CHECK(times_out([&] { (void)generation.next(); }));
+    CHECK(generation.held_back() == "m"); // nothing else would tell it
+    CHECK(generation.stop() == stasis::Stop::Timeout);
+    CHECK(times_out([&] { (void)generation.next(); })); // and so again
+    CHECK(generation.held_back() == "m");
     CHECK(times_out([&] {
         for (const std::string &piece : session.say("k", {.timeout = 1ms})) {
             CHECK(!piece.empty());

@@ -124,13 +124,16 @@ template <typename Range, typename Item> class Pulled : public std::ranges::view
 // until the generation is over or destroyed.
 class [[nodiscard]] Generation : public detail::Pulled<Generation, Generated> {
   public:
-    // Returns the next token; none: it is over. After an Error the same call may be made again.
+    // Returns the next token; none: it is over. After an Error other than Timeout, which ends it,
+    // the same call may be made again.
     std::optional<Generated> next() {
         auto raw = detail::sized<stasis_generated>();
         detail::Call call;
         const stasis_status status = stasis_generation_next(handle_.get(), &raw, call.error());
-        if (status == STASIS_CANCELLED) {
-            held_back_.assign(raw.text == nullptr ? "" : raw.text, raw.length);
+        if (status == STASIS_OK) {
+            held_back_.clear();
+        } else if ((status == STASIS_CANCELLED || status == STASIS_TIMEOUT) && raw.length != 0) {
+            held_back_.assign(raw.text, raw.length); // after a timeout it is told once
         }
         detail::check(listener_, call, status);
         if (raw.last != 0 && raw.length == 0) {
@@ -150,8 +153,8 @@ class [[nodiscard]] Generation : public detail::Pulled<Generation, Generated> {
         return result;
     }
     Stop stop() const { return static_cast<Stop>(result().stop_reason); }
-    // Returns the text that Error(Cancelled) left behind, for a host that gives up; to one that
-    // goes on it comes again.
+    // Returns the text that was held back when next() threw Error(Cancelled) or Error(Timeout): for
+    // a host that gives up. To one that goes on after a cancel it comes again.
     const std::string &held_back() const noexcept { return held_back_; }
 
   private:
