@@ -83,7 +83,7 @@ stasis_token_info describe_token(const Model &model, stasis_token token) {
     return info;
 }
 
-stasis_metadata to_abi(const MetadataEntry &entry) {
+stasis_metadata metadata_of(const MetadataEntry &entry) {
     stasis_metadata to{};
     to.kind = entry.kind == MetadataEntry::Kind::text   ? STASIS_METADATA_TEXT
               : entry.kind == MetadataEntry::Kind::json ? STASIS_METADATA_JSON
@@ -123,7 +123,7 @@ stasis_status stasis_model_get_metadata(const stasis_model *model, const char *k
         if (entry == nullptr) {
             fail(stasis::Status::not_found, "the model's files have no metadata \"%.200s\"", key);
         }
-        write_struct(to_abi(*entry), metadata, "metadata");
+        write_struct(metadata_of(*entry), metadata, "metadata");
     });
 }
 
@@ -136,6 +136,6 @@ stasis_status stasis_model_get_metadata_at(const stasis_model *model, size_t ind
         if (index >= all.size()) {
             fail(stasis::Status::not_found, "metadata %zu: there are %zu", index, all.size());
         }
-        write_struct(to_abi(all[index]), metadata, "metadata");
+        write_struct(metadata_of(all[index]), metadata, "metadata");
     });
 }

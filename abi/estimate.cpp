@@ -11,7 +11,7 @@ namespace stasis::abi {
 
 namespace {
 
-stasis_session_memory to_abi(const Footprint &from) {
+stasis_session_memory memory_of(const Footprint &from) {
     stasis_session_memory to{};
     to.page_positions = kPage;
     to.kv_bytes = from.kv_bytes;
@@ -26,7 +26,7 @@ stasis_session_memory to_abi(const Footprint &from) {
     return to;
 }
 
-stasis_estimate to_abi(const ModelEstimate &from) {
+stasis_estimate estimate_of(const ModelEstimate &from) {
     const Config &config = from.config;
     stasis_estimate to{};
     write_field(config.architecture, to.architecture, sizeof to.architecture);
@@ -61,7 +61,7 @@ stasis_status stasis_model_session_memory(const stasis_model *model,
         stasis::TimelineOptions given = read_session_options(options, "options");
         given.reserve = 0; // it determines when pages are taken, not how many
         const stasis::Timeline empty(*model->model, given);
-        write_struct(to_abi(stasis::footprint(empty, positions)), memory, "memory");
+        write_struct(memory_of(stasis::footprint(empty, positions)), memory, "memory");
     });
 }
 
@@ -78,9 +78,9 @@ stasis_status stasis_model_estimate(const char *path, const stasis_model_options
         const stasis::ModelOptions given = read_model_options(read_struct(options, "options"));
         const stasis::ModelEstimate found = stasis::estimate_model(
             path, given, read_session_options(session_options, "session_options"), positions);
-        write_struct(to_abi(found), estimate, "estimate");
+        write_struct(estimate_of(found), estimate, "estimate");
         if (session != nullptr) {
-            write_struct(to_abi(found.session), session, "session");
+            write_struct(memory_of(found.session), session, "session");
         }
     });
 }

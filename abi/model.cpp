@@ -181,7 +181,7 @@ stasis_model_info describe(const stasis_model &handle) {
 }
 
 // Converts recommended settings. Fields that models do not recommend stay 0: off.
-stasis_sampling to_abi(const Sampling &sampling) {
+stasis_sampling sampling_of(const Sampling &sampling) {
     stasis_sampling to{};
     to.seed = sampling.seed;
     to.temperature = sampling.temperature;
@@ -284,7 +284,7 @@ stasis_status stasis_model_recommended_sampling(const stasis_model *model,
         if (!recommended.refusal.empty()) {
             fail(stasis::Status::corrupt, "%s", recommended.refusal.c_str());
         }
-        stasis_sampling settings = to_abi(recommended.sampling);
+        stasis_sampling settings = sampling_of(recommended.sampling);
         settings.bias_count = static_cast<uint32_t>(recommended.sampling.bias.size());
         settings.bias_tokens = model->bias_tokens;
         settings.bias = model->bias;
