@@ -38,9 +38,9 @@ set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "libstasis-doc, libsentencepiece-dev, libp
 libutf8proc-dev, libxxhash-dev, libzstd-dev, libssl-dev, g++") # for the static library
 set(CPACK_COMPONENT_DEV_DESCRIPTION "${SESSIONS} (development files)\n${ABOUT}
 .
-This package holds the headers for C and C++, the static library, what pkg-config and CMake
-need, and the bindings to Go and Rust as sources, in /usr/share/stasis. The
-libraries that it suggests are for the static library.")
+This package holds the headers for C and C++, the static library, what
+pkg-config and CMake need, and the bindings to Go and Rust as sources, in
+/usr/share/stasis. The libraries that it suggests are for the static library.")
 
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME stasis)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION misc)
