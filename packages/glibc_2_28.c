@@ -32,6 +32,7 @@ OLDER(log, "GLIBC_2.2.5");
 OLDER(log2, "GLIBC_2.2.5");
 OLDER(pow, "GLIBC_2.2.5");
 OLDER(__pthread_key_create, "GLIBC_2.2.5");
+OLDER(pthread_attr_setaffinity_np, "GLIBC_2.3.4");
 OLDER(pthread_create, "GLIBC_2.2.5");
 OLDER(pthread_detach, "GLIBC_2.2.5");
 OLDER(pthread_getspecific, "GLIBC_2.2.5");

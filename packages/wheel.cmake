@@ -7,12 +7,12 @@ if(NOT STASIS_WHEEL)
 endif()
 
 # Names that have a version after 2.28, each with its older form in glibc_2_28.c.
-set(LATER dladdr dlclose dlerror dlopen dlsym exp log log2 pow pthread_cond_clockwait
-  pthread_create pthread_detach pthread_getspecific pthread_join pthread_key_create
-  pthread_key_delete pthread_once pthread_rwlock_destroy pthread_rwlock_init
+set(LATER dladdr dlclose dlerror dlopen dlsym exp log log2 pow pthread_attr_setaffinity_np
+  pthread_cond_clockwait pthread_create pthread_detach pthread_getspecific pthread_join
+  pthread_key_create pthread_key_delete pthread_once pthread_rwlock_destroy pthread_rwlock_init
   pthread_rwlock_rdlock pthread_rwlock_unlock pthread_rwlock_wrlock pthread_setspecific
-  pthread_sigmask stat lstat fstat fstat64 __libc_single_threaded __pthread_key_create
-  arc4random _dl_find_object)
+  pthread_sigmask stat lstat fstat fstat64 __libc_single_threaded __pthread_key_create arc4random
+  _dl_find_object)
 list(TRANSFORM LATER PREPEND -Wl,--wrap=)
 
 function(stasis_for_wheel TARGET)

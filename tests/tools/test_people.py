@@ -4,6 +4,7 @@ import json
 import re
 import resource
 import signal
+import threading
 
 import scripted_model
 from stasis_process import CommandTest, GEMMA, LLAMA, turns_of
@@ -141,22 +142,25 @@ class Undo(PeopleTest):
                 self.ok("verify", self.path("s"), model)
 
     def test_after_a_cut_reply(self):
+        """What closes a reply that was cut belongs to the turn that is taken back."""
         expected = self.digests_of("-n", 2)
-        with self.typed("-n", 2, "--session", self.path("s")) as chat:
-            chat.said()
-            chat.ask(self.say[0])
-            chat.ask("something else")
-            chat.ask("/undo")
-            self.assertEqual(self.digest("s"), expected[0])
-            self.assertEqual(chat.leave(), 0)
-        with self.typed("-n", 2, "--session", self.path("s")) as chat:
-            chat.said()
-            chat.ask("something else")
-            chat.ask("/undo")
-            self.assertEqual(self.digest("s"), expected[0])
-            chat.ask(self.say[1])
-            self.assertEqual(chat.leave(), 0)
-        self.assertEqual(self.digest("s"), expected[1])
+        for resumed in False, True:
+            (self.folder / "s").unlink(missing_ok=True)
+            with self.typed("-n", 2, "--session", self.path("s")) as chat:
+                chat.said()
+                chat.ask(self.say[0])
+                chat.ask("something else")
+                if not resumed:
+                    chat.ask("/undo")
+                self.assertEqual(chat.leave(), 0)
+            with self.typed("-n", 2, "--session", self.path("s")) as chat:
+                chat.said()
+                if resumed:
+                    chat.ask("/undo")
+                self.assertEqual(self.digest("s"), expected[0])
+                chat.ask(self.say[1])
+                self.assertEqual(chat.leave(), 0)
+            self.assertEqual(self.digest("s"), expected[1])
 
 
 class Retry(PeopleTest):
@@ -275,6 +279,21 @@ class Files(PeopleTest):
             self.assertEqual(code, 2)
             self.assertIn("stasis: " + self.path("s"), shown)
 
+    def test_a_folder_that_is_away_for_a_turn(self):
+        """A copy that is saved meanwhile does not part the conversation from its file."""
+        away, here = self.folder / "away", self.folder / "here"
+        here.mkdir()
+        with self.typed("--session", here / "s") as chat:
+            chat.said()
+            chat.ask(self.say[0])
+            here.rename(away)
+            self.assertIn("stasis: ", chat.ask(self.say[1]))
+            self.assertIn("a copy is saved", chat.ask("/save " + self.path("c")))
+            away.rename(here)
+            self.assertNotIn("stasis: ", chat.ask(self.say[2]))
+            self.assertEqual(chat.leave(), 0)
+        self.assertEqual([self.digest("c"), self.digest("here/s")], self.digests_of()[1:3])
+
     def test_another_process_has_saved(self):
         with self.typed("--session", self.path("s")) as chat:
             chat.said()
@@ -333,11 +352,21 @@ class Interrupted(PeopleTest):
             chat.said()
             chat.type(self.say[0] + "\r")
             chat.wait("k is 5.")
-            while READS not in chat.output[chat.at:]:
-                chat.signal(signal.SIGINT)
-                chat.read_more()
-            chat.type("/exit\r")
-            self.assertEqual(chat.rest()[1], 0)
+            stop = threading.Event()
+
+            def interrupt():
+                while not stop.is_set():
+                    chat.signal(signal.SIGINT)
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            try:
+                chat.wait(READS)
+            finally:
+                stop.set()
+                thread.join()
+            # One key, which a late interrupt cannot part.
+            self.assertEqual(chat.leave(), 0)
         self.assertIn("k is 5.", self.json("inspect", self.path("s"))["text"])
 
     def test_a_prefill_keeps_the_text(self):
