@@ -246,7 +246,7 @@ TEST_CASE("MTP: proposals do not depend on how the head's rows came") {
             }
             const auto propose = [&](MtpDrafter &by) {
                 std::vector<uint32_t> proposals;
-                by.propose({log, 3, sampling, nullptr, {&hidden[(done - 1) * width], width}}, 4,
+                by.propose({log, 3, sampling, {}, {&hidden[(done - 1) * width], width}}, 4,
                            proposals);
                 return proposals;
             };
