@@ -6,7 +6,7 @@ import shutil
 from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
 
 INSPECT_KEYS = ["format", "contract", "profile", "positions_foreign", "position", "digest", "root",
-                "elements", "spans", "sections", "text", "file"]
+                "elements", "spans", "sections", "data", "text", "file"]
 FILE_KEYS = ["bytes", "commits", "keep", "codec", "kv_bytes", "kv_stored_bytes", "kv_ratio",
              "dead_bytes", "root_damaged", "older"]
 ELEMENTS = ["kv_cache", "token_embeddings", "positional_state", "input_token_buffer",
@@ -36,6 +36,7 @@ class Snapshots(CommandTest):
         self.assertIn(turn["user"], inspected["text"])
         self.assertIn(turn["reply"], inspected["text"])
         self.assertTrue(inspected["sections"])
+        self.assertEqual(inspected["data"], [])
         self.check_file(inspected)
         at = 0
         for span in inspected["spans"]:

@@ -7,7 +7,7 @@ INFO_KEYS = ["architecture", "layers", "hidden", "heads", "kv_heads", "head_dim"
              "context", "layer_types", "kernels", "device", "contract", "profile", "template",
              "weights", "weight_bytes", "state_bytes", "experts", "experts_chosen",
              "mtp_bytes", "global_kv_heads", "global_head_dim", "layer_keys", "ignored",
-             "converted", "digests"]
+             "converted", "digests", "memory"]
 
 
 class Text(CommandTest):
