@@ -255,7 +255,9 @@ class Files(PeopleTest):
             for command in "/fork", "/save":
                 for place, hint in (("none/f", "there is no folder"), ("folder", "a directory"),
                                     ("there", "exists already"), ("s", "exists already")):
-                    self.assertIn(hint, chat.ask(f"{command} {self.path(place)}"))
+                    answer = chat.ask(f"{command} {self.path(place)}")
+                    self.assertIn(f"stasis: {command}: {self.path(place)}: ", answer)
+                    self.assertIn(hint, answer)
                 self.assertIn("stasis: ", chat.ask(f"{command} /dev/full"))
                 self.assertIn("stasis: ", chat.ask(f"{command} /proc/x"))
             self.assertEqual(chat.ask(self.say[1]), "m is 55.")  # still in its own file

@@ -206,7 +206,7 @@ void People::retry(const std::string &seed) {
 
 void People::fork(const std::string &path) {
     const std::string before = talk_.path();
-    talk_.save_from_now_on(path);
+    talk_.save_from_now_on("/fork", path);
     say("[saved in " + path + ", and from now on there" +
         (before.empty() ? "]" : "; " + before + " stays as it is]"));
 }
@@ -219,10 +219,10 @@ void People::save(const std::string &path) {
         talk_.save();
         say("[saved in " + talk_.path() + "]");
     } else if (talk_.path().empty()) {
-        talk_.save_from_now_on(path);
+        talk_.save_from_now_on("/save", path);
         say("[saved in " + path + ", and from now on after every turn]");
     } else {
-        talk_.save_copy(path);
+        talk_.save_copy("/save", path);
         say("[a copy is saved in " + path + "; the conversation goes on in " + talk_.path() + "]");
     }
 }

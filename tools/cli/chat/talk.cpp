@@ -313,21 +313,21 @@ void Talk::save() {
 
 namespace {
 
-void check_new(const std::string &path) {
+void check_new(const std::string &command, const std::string &path) {
     if (path.empty()) {
-        throw Failure("the path of a file is missing");
+        throw Failure(command + ": the path of a file is missing");
     }
-    check_target(path, path, Special::refused);
+    check_target(command, path, Special::refused);
     if (std::filesystem::exists(path)) {
-        throw Failure(path + ": it exists already; choose another name");
+        throw Failure(command + ": " + path + ": it exists already; choose another name");
     }
 }
 
 } // namespace
 
 // From a fork, so that this session still knows what it saved last in its own file.
-void Talk::save_copy(const std::string &path) const {
-    check_new(path);
+void Talk::save_copy(const std::string &command, const std::string &path) const {
+    check_new(command, path);
     stasis_session *child = nullptr;
     stasis_error error{};
     check(stasis_session_fork(session_, &child, &error), error, "fork");
@@ -337,8 +337,8 @@ void Talk::save_copy(const std::string &path) const {
     save_session(copy.get(), path, saving);
 }
 
-void Talk::save_from_now_on(const std::string &path) {
-    check_new(path);
+void Talk::save_from_now_on(const std::string &command, const std::string &path) {
+    check_new(command, path);
     SaveChoice saving = saving_;
     saving.replace = false;
     save_session(session_, path, saving);

