@@ -493,7 +493,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #include "stasis_embed.h"      /* texts as vectors */
 #include "stasis_generate.h"   /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h"   /* models to GGUF files */
-#include "stasis_resources.h"  /* threads that models share, and the time of calls */
+#include "stasis_resources.h"  /* shared threads, times of calls, models from sources */
 #include "stasis_scheduler.h"  /* generation for many sessions at once */
 #include "stasis_snapshot.h"   /* sessions to files and streams and back */
 #include "stasis_trace.h"      /* reports of what happens to a session's KV cache */

@@ -1,5 +1,5 @@
-/* Stasis: threads that models share, and the time of calls. Part of stasis.h, which states the
- * conventions; include that. */
+/* Stasis: threads that models share, the time of calls, and models from other places than paths.
+ * Part of stasis.h, which states the conventions; include that. */
 #ifndef STASIS_RESOURCES_H
 #define STASIS_RESOURCES_H
 #include "stasis.h"
@@ -60,6 +60,48 @@ void stasis_threads_free(stasis_threads *threads);
  * last event. The generation is over then: stop_reason is STASIS_STOP_TIMEOUT, and the session can
  * be used at once. In a scheduler, where it is looked at between passes, a session whose time ends
  * during its prompt is as before submit. */
+
+/* ---- Models from other places than paths ----------------------------------------------------- */
+/* Files that a host gives by their names: of an archive, an object store, in memory. Both
+ * functions run on the thread that opens the model, during that call and never after it; `user` is
+ * passed on unchanged. */
+typedef struct stasis_model_source {
+    uint32_t struct_size, reserved;
+    /* Returns the size of a file in bytes, the same at every call; -1: there is none of this name;
+     * another negative number: it cannot be told, which ends the call with IO. */
+    int64_t (*size)(void *user, const char *name);
+    /* Stores bytes of a file, from an offset on, in `data`: returns how many, at least one and at
+     * most `size_bytes`. A negative number ends the call with IO. So does 0, for no more is asked
+     * for than a file has by its size; more than `size_bytes` ends it with INVALID_ARGUMENT. */
+    int64_t (*read)(void *user, const char *name, uint64_t offset, void *data, size_t size_bytes);
+    void *user;
+} stasis_model_source;
+
+/* Opens a model whose files a source gives. `name` is that of a GGUF file (of a split model, the
+ * first); NULL: the source has the files of a Hugging Face directory, by their names in it
+ * ("config.json"; of a model that makes vectors also "1_Pooling/config.json" and the like). The
+ * model is the one that stasis_model_open makes of the same files: same digests, same bits.
+ *
+ * All weights are copied to the allocator's memory, as with copy_weights, and hashed: no digest is
+ * taken from the cache directory, nor left there. The calling thread alone reads and hashes them,
+ * in pieces of about 1 MiB, rising within each tensor, and integer matrices twice. Beside the
+ * weights, texts and heads of files, the call takes some 16 MiB. Before each read the cancel handle
+ * and the time are looked at.
+ * Errors:
+ *   statuses of stasis_model_open
+ *   NOT_FOUND         the source has no file of this name
+ *   IO                a function failed, or a size changed; the message names file and offset
+ *   INVALID_ARGUMENT  read returned more than it was asked for */
+stasis_status stasis_model_open_source(const stasis_model_source *source, const char *name,
+                                       const stasis_model_options *options, stasis_model **model,
+                                       stasis_error *error);
+/* Opens the GGUF file that a descriptor refers to, wherever the descriptor's offset is; the file
+ * needs no name. The library takes a descriptor of its own, so the host may close its one at once.
+ * Files are mapped, as by stasis_model_open, whose statuses it returns.
+ * INVALID_ARGUMENT: the descriptor is not open. IO: it is not open for reading, or not a regular
+ * file. UNSUPPORTED: the model is split over several files. */
+stasis_status stasis_model_open_descriptor(int32_t descriptor, const stasis_model_options *options,
+                                           stasis_model **model, stasis_error *error);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

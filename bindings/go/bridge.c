@@ -22,3 +22,12 @@ int32_t stasis_go_write(void *user, const void *data, size_t size_bytes) {
 int64_t stasis_go_read(void *user, void *data, size_t size_bytes) {
     return goRead(user, data, size_bytes);
 }
+
+int64_t stasis_go_file_size(void *user, const char *name) {
+    return goFileSize(user, (char *)name);
+}
+
+int64_t stasis_go_file_read(void *user, const char *name, uint64_t offset, void *data,
+                            size_t size_bytes) {
+    return goFileRead(user, (char *)name, offset, data, size_bytes);
+}

@@ -9,5 +9,8 @@ int32_t stasis_go_logits(void *user, uint64_t position, const float *logits, siz
 int32_t stasis_go_generated(void *user, const stasis_generated *generated);
 int32_t stasis_go_write(void *user, const void *data, size_t size_bytes);
 int64_t stasis_go_read(void *user, void *data, size_t size_bytes);
+int64_t stasis_go_file_size(void *user, const char *name);
+int64_t stasis_go_file_read(void *user, const char *name, uint64_t offset, void *data,
+                            size_t size_bytes);
 
 #endif

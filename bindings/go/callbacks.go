@@ -19,6 +19,7 @@ type hooks struct {
 	each     func(Generated) error
 	writer   io.Writer
 	reader   io.Reader
+	files    *modelFiles
 	late     error // of a reader that gave bytes with it
 
 	failure    error // the first that one returned

@@ -3,8 +3,6 @@
 package stasis
 
 // #include "bridge.h"
-//
-// static void close_model(void *model) { stasis_model_close(model); }
 import "C"
 
 import (
@@ -63,26 +61,12 @@ func Open(ctx context.Context, path string, options *ModelOptions) (*Model, erro
 	c := begin(ctx, "open")
 	name := c.path(path)
 	given := c.modelOptions(options)
-	if options != nil && options.ThreadPool != nil {
-		pool, err := options.ThreadPool.take("open")
-		if err != nil {
-			c.refuse(err)
-		} else {
-			defer options.ThreadPool.giveBack()
-			given.thread_pool = (*C.stasis_threads)(pool)
-		}
-	}
+	defer c.lendThreads(given, options)()
 	var opened *C.stasis_model
 	err := c.run(func(failure *C.stasis_error) C.stasis_status {
 		return C.stasis_model_open(name, given, &opened, failure)
 	})
-	if err != nil {
-		return nil, err
-	}
-	model := &Model{handle{pointer: unsafe.Pointer(opened),
-		free: func(model unsafe.Pointer) { C.close_model(model) }}}
-	runtime.SetFinalizer(model, (*Model).Close)
-	return model, nil
+	return modelOf(opened, err)
 }
 
 // Close releases the model as soon as no call uses it; its sessions live on. It returns nil.

@@ -6,7 +6,7 @@
 
 #include "format/state/error.h"
 #include "runtime/model/json_file.h"
-#include "runtime/model/model_file.h"
+#include "runtime/model/model_folder.h"
 #include "runtime/model/safetensors.h"
 
 namespace stasis {
@@ -17,8 +17,8 @@ constexpr size_t kIndexLimitBytes = 100'000'000;
 constexpr char kSingle[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 
-void open_file(const std::string &directory, const std::string &name, Checkpoint &checkpoint) {
-    auto source = std::make_shared<ModelFile>(directory + "/" + name);
+void open_file(const ModelFolder &folder, const std::string &name, Checkpoint &checkpoint) {
+    auto source = folder.open(name);
     std::vector<uint8_t> head(std::min<uint64_t>(source->size_bytes(), sizeof(uint64_t)));
     source->read(head.data(), head.size(), 0);
     head.resize(safetensors_head_bytes(head.data(), source->size_bytes(), name));
@@ -38,8 +38,8 @@ void check_shard_name(const std::string &shard) {
     }
 }
 
-Checkpoint open_shards(const std::string &directory) {
-    const std::string text = read_text(directory + "/" + kIndex, kIndexLimitBytes);
+Checkpoint open_shards(const ModelFolder &folder) {
+    const std::string text = folder.text(kIndex, kIndexLimitBytes);
     const Json index = parse_json(text, kIndex);
     const Json *map = index.find("weight_map");
     if (map == nullptr || map->object() == nullptr) {
@@ -60,7 +60,7 @@ Checkpoint open_shards(const std::string &directory) {
     // Opens them, and compares their tensors with the index.
     Checkpoint checkpoint;
     for (const std::string &shard : shards) {
-        open_file(directory, shard, checkpoint);
+        open_file(folder, shard, checkpoint);
     }
     for (const auto &[name, shard] : *map->object()) {
         const auto found = checkpoint.tensors.find(name);
@@ -79,17 +79,17 @@ void Checkpoint::check_unchanged() const {
     stasis::check_unchanged(files);
 }
 
-Checkpoint open_checkpoint(const std::string &directory) {
-    if (file_exists(directory + "/" + kSingle)) {
+Checkpoint open_checkpoint(const ModelFolder &folder) {
+    if (folder.has(kSingle)) {
         Checkpoint checkpoint;
-        open_file(directory, kSingle, checkpoint);
+        open_file(folder, kSingle, checkpoint);
         return checkpoint;
     }
-    if (!file_exists(directory + "/" + kIndex)) {
-        fail(Status::not_found, "expected %s or %s in %s, found neither", kSingle, kIndex,
-             directory.c_str());
+    if (!folder.has(kIndex)) {
+        fail(Status::not_found, "expected %s or %s, found neither", folder.shown(kSingle).c_str(),
+             kIndex);
     }
-    return open_shards(directory);
+    return open_shards(folder);
 }
 
 } // namespace stasis

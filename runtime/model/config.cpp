@@ -166,9 +166,9 @@ Config parse_config(const std::string &config_text, const std::string &generatio
     return config;
 }
 
-std::string read_generation_config(const std::string &directory) {
+std::string read_generation_config(const ModelFolder &folder) {
     try {
-        return read_text(directory + "/" + kGenerationConfig, kFileLimitBytes);
+        return folder.text(kGenerationConfig, kFileLimitBytes);
     } catch (const Error &error) {
         if (error.status() != Status::not_found) {
             throw;
@@ -177,9 +177,9 @@ std::string read_generation_config(const std::string &directory) {
     return "";
 }
 
-Config read_config(const std::string &directory) {
-    const std::string config = read_text(directory + "/" + kConfig, kFileLimitBytes);
-    return parse_config(config, read_generation_config(directory));
+Config read_config(const ModelFolder &folder) {
+    const std::string config = folder.text(kConfig, kFileLimitBytes);
+    return parse_config(config, read_generation_config(folder));
 }
 
 } // namespace stasis

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/kernels/table.h"
+#include "runtime/model/model_folder.h"
 
 namespace stasis {
 
@@ -194,11 +195,11 @@ struct Config {
 // Reads DIRECTORY/config.json and generation_config.json (optional). Throws Error: not_found, io,
 // corrupt (not JSON, wrong type, impossible size) or unsupported (naming the architecture,
 // activation, RoPE type, quantisation, ...).
-Config read_config(const std::string &directory);
+Config read_config(const ModelFolder &folder);
 
 inline constexpr char kGenerationConfig[] = "generation_config.json";
 // Returns DIRECTORY/generation_config.json; "" if it does not exist. Throws Error(io).
-std::string read_generation_config(const std::string &directory);
+std::string read_generation_config(const ModelFolder &folder);
 
 // Does the same from text, for tests and fuzzing; `generation` may be empty.
 Config parse_config(const std::string &config, const std::string &generation);

@@ -31,8 +31,9 @@ constexpr PoolingName kNames[] = {{Pooling::last, "lasttoken", "pooling_mode_las
 }
 
 // Returns a JSON object of a file; an empty one if the file does not exist.
-Json read_object(const std::string &path) {
-    return file_exists(path) ? parse_json(read_text(path, kFileMax), path) : Json{Json::Object()};
+Json read_object(const ModelFolder &folder, const std::string &name) {
+    return folder.has(name) ? parse_json(folder.text(name, kFileMax), folder.shown(name))
+                            : Json{Json::Object()};
 }
 
 std::string text_of(const Json &json, const char *key) {
@@ -41,8 +42,9 @@ std::string text_of(const Json &json, const char *key) {
 }
 
 // Sets the pooling, of which a file names one mode, or turns on one flag.
-void read_pooling(const std::string &path, EmbeddingRules &rules) {
-    const Json config = read_object(path);
+void read_pooling(const ModelFolder &folder, const std::string &file, EmbeddingRules &rules) {
+    const std::string path = folder.shown(file);
+    const Json config = read_object(folder, file);
     std::vector<std::string> modes;
     if (const Json *mode = config.find_value("pooling_mode")) {
         modes.push_back(mode->text() != nullptr ? *mode->text() : shown(*mode));
@@ -74,10 +76,11 @@ void read_pooling(const std::string &path, EmbeddingRules &rules) {
 
 // Reads what is done with hidden states, in order: the model itself, pooling, and normalising or
 // nothing.
-void read_modules(const std::string &directory, EmbeddingRules &rules) {
-    const std::string path = directory + "/" + kModulesFile;
+void read_modules(const ModelFolder &folder, EmbeddingRules &rules) {
+    const std::string path = folder.shown(kModulesFile);
     // The file is a list, and the reader takes objects.
-    const Json root = parse_json("{\"modules\": " + read_text(path, kFileMax) + "}", path);
+    const Json root =
+        parse_json("{\"modules\": " + folder.text(kModulesFile, kFileMax) + "}", path);
     const Json::Array *modules = root.find("modules")->array();
     if (modules == nullptr || root.object()->size() != 1) {
         fail(Status::corrupt, "%s: expected a list of modules", path.c_str());
@@ -96,7 +99,7 @@ void read_modules(const std::string &directory, EmbeddingRules &rules) {
             if (place.find("..") != std::string::npos) {
                 refuse(path, "a module in \"" + place + "\"");
             }
-            read_pooling(directory + "/" + place + "/config.json", rules);
+            read_pooling(folder, place + "/config.json", rules);
         }
     }
     if (modules->size() < 2) {
@@ -105,8 +108,9 @@ void read_modules(const std::string &directory, EmbeddingRules &rules) {
     rules.normalised = modules->size() == std::size(kOrder);
 }
 
-void read_prompts(const std::string &path, EmbeddingRules &rules) {
-    const Json config = read_object(path);
+void read_prompts(const ModelFolder &folder, const std::string &name, EmbeddingRules &rules) {
+    const std::string path = folder.shown(name);
+    const Json config = read_object(folder, name);
     if (const Json *prompts = config.find_value("prompts")) {
         if (prompts->object() == nullptr) {
             fail(Status::corrupt, "%s: prompts: expected an object", path.c_str());
@@ -127,8 +131,9 @@ void read_prompts(const std::string &path, EmbeddingRules &rules) {
     }
 }
 
-void read_limits(const std::string &path, EmbeddingRules &rules) {
-    const Json config = read_object(path);
+void read_limits(const ModelFolder &folder, const std::string &name, EmbeddingRules &rules) {
+    const std::string path = folder.shown(name);
+    const Json config = read_object(folder, name);
     const Fields fields{config, path + ": "};
     rules.tokens_max = fields.count("max_seq_length", kContextMax, 0, 0);
     if (fields.flag("do_lower_case", false)) {
@@ -153,12 +158,12 @@ template <typename Read> EmbeddingRules checked(const Read &read) {
 
 } // namespace
 
-EmbeddingRules read_embedding_rules(const std::string &directory) {
+EmbeddingRules read_embedding_rules(const ModelFolder &folder) {
     return checked([&](EmbeddingRules &rules) {
-        if (file_exists(directory + "/" + kModulesFile)) {
-            read_modules(directory, rules);
-            read_prompts(directory + "/config_sentence_transformers.json", rules);
-            read_limits(directory + "/sentence_bert_config.json", rules);
+        if (folder.has(kModulesFile)) {
+            read_modules(folder, rules);
+            read_prompts(folder, "config_sentence_transformers.json", rules);
+            read_limits(folder, "sentence_bert_config.json", rules);
         }
     });
 }

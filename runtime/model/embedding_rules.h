@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/model/gguf/gguf.h"
+#include "runtime/model/model_folder.h"
 
 namespace stasis {
 
@@ -30,7 +31,7 @@ inline constexpr char kModulesFile[] = "modules.json";
 
 // Read the rules. What is not supported, or makes no sense, sets `refusal` instead of throwing, so
 // that the model opens. Throw Error(io).
-EmbeddingRules read_embedding_rules(const std::string &directory);
+EmbeddingRules read_embedding_rules(const ModelFolder &folder);
 EmbeddingRules read_embedding_rules(const GgufFile &file);
 
 // Returns "last", "mean" or "unknown".

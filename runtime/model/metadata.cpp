@@ -226,13 +226,13 @@ namespace {
 
 // Adds what a file says, if it is there. One that cannot be read as what it is, is left out.
 template <typename Read>
-void add_file(const std::string &path, const std::string &key, Collector &collector,
-              const Read &read) {
-    if (!file_exists(path)) {
+void add_file(const ModelFolder &folder, const std::string &file, const std::string &key,
+              Collector &collector, const Read &read) {
+    if (!folder.has(file)) {
         return;
     }
     try {
-        read(read_text(path, kFileMost));
+        read(folder.text(file, kFileMost));
     } catch (const Error &error) {
         if (error.status() != Status::corrupt) {
             throw;
@@ -243,18 +243,17 @@ void add_file(const std::string &path, const std::string &key, Collector &collec
 
 } // namespace
 
-Metadata read_metadata(const std::string &directory) {
+Metadata read_metadata(const ModelFolder &folder) {
     Collector collector;
     for (const std::string name : kFiles) {
         const std::string file = name + ".json";
-        add_file(directory + "/" + file, name, collector, [&](const std::string &text) {
+        add_file(folder, file, name, collector, [&](const std::string &text) {
             add_json(name, parse_json(text, file), true, collector);
         });
     }
-    add_file(directory + "/" + kTemplateFile, kTemplateKey, collector,
-             [&](const std::string &text) {
-                 collector.add(kTemplateKey, Kind::text, well_formed_utf8(text));
-             });
+    add_file(folder, kTemplateFile, kTemplateKey, collector, [&](const std::string &text) {
+        collector.add(kTemplateKey, Kind::text, well_formed_utf8(text));
+    });
     return collector.finish();
 }
 

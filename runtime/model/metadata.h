@@ -38,6 +38,6 @@ class Metadata {
 // Reads a GGUF file's, whose values were checked.
 Metadata read_metadata(const GgufFile &file);
 // Reads a directory's. A file that is no JSON is left out. Throws Error(io).
-Metadata read_metadata(const std::string &directory);
+Metadata read_metadata(const ModelFolder &folder);
 
 } // namespace stasis

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/kernels/quantized.h"
+#include "runtime/model/model_folder.h"
 
 namespace stasis {
 
@@ -36,8 +37,6 @@ enum class DataType {
     iq4_xs,
     mxfp4
 };
-
-class ModelFile;
 
 struct Tensor {
     DataType type = DataType::bf16;
@@ -81,7 +80,7 @@ struct Checkpoint {
 
 // Opens model.safetensors, or else the shards that model.safetensors.index.json lists. Checks every
 // size, offset, count, overlap and type before use. Throws Error: not_found, io, corrupt.
-Checkpoint open_checkpoint(const std::string &directory);
+Checkpoint open_checkpoint(const ModelFolder &folder);
 
 // Returns the bytes of a file before its payload, from its first eight bytes. Throws
 // Error(corrupt).

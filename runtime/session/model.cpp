@@ -1,6 +1,8 @@
 // Opens a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
 #include "runtime/session/model.h"
 
+#include <functional>
+
 #include "runtime/compute/backend.h"
 #include "runtime/compute/device/weights.h"
 #include "runtime/compute/profile.h"
@@ -23,6 +25,20 @@ const kernels::Table *choose_kernels(const std::string &name, const OpenDevice *
 
 // Smaller models are hashed in some 20 ms.
 constexpr uint64_t kKnownFromBytes = 64U << 20;
+
+// Loads the weights. A host's functions are called by this thread alone, and its files can be
+// neither mapped nor recognised.
+void open_weights(Model &model, Checkpoint checkpoint, const Origin &origin,
+                  const ModelOptions &options) {
+    std::optional<Threads> alone;
+    if (origin.of_host) {
+        alone.emplace(1);
+    }
+    const WeightsPlace place{model.memory, !options.copy_weights && !origin.of_host,
+                             origin.of_host ? UINT64_MAX : kKnownFromBytes, options.verify_weights};
+    model.weights = load_weights(std::move(checkpoint), model.config, place,
+                                 alone ? *alone : *model.threads, options.watch, model.identity);
+}
 
 // Opens the tokenizer and the chat template, and adds both to the model's identity.
 void open_text(Model &model, const Origin &origin, const ModelOptions &options) {
@@ -77,8 +93,10 @@ Model::Model(const ModelOptions &options) : Network(options.memory) {}
 
 Model::~Model() = default;
 
-std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
-    // The device is opened first, because reading weights takes long.
+namespace {
+
+// The device is opened before `find` reads anything, because reading weights takes long.
+std::shared_ptr<Model> open_from(const std::function<Origin()> &find, const ModelOptions &options) {
     std::unique_ptr<OpenDevice> device;
     if (options.device != "cpu") {
         device = open_device(options.device, options.device_module);
@@ -87,7 +105,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     model->kernels = choose_kernels(options.kernels, device.get());
 
     // The description, the weights and the text.
-    const Origin origin(path);
+    const Origin origin = find();
     model->config = origin.config();
     const Config &config = model->config;
     const char *refused = on_cpu_alone(config);
@@ -101,10 +119,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     if (device != nullptr) {
         check_types(checkpoint, *device);
     }
-    const WeightsPlace place{model->memory, !options.copy_weights, kKnownFromBytes,
-                             options.verify_weights};
-    model->weights = load_weights(std::move(checkpoint), config, place, *model->threads,
-                                  options.watch, model->identity);
+    open_weights(*model, std::move(checkpoint), origin, options);
     open_text(*model, origin, options);
     if (config.long_rope_from() != 0) {
         model->short_identity = short_rope_identity(model->identity);
@@ -144,6 +159,21 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         model->mtp = mtp_network(*model, budget);
     }
     return model;
+}
+
+} // namespace
+
+std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
+    return open_from([&] { return Origin(path); }, options);
+}
+
+std::shared_ptr<Model> open_model(int descriptor, const ModelOptions &options) {
+    return open_from([&] { return Origin(descriptor); }, options);
+}
+
+std::shared_ptr<Model> open_model(const HostFiles &host, const std::string &name,
+                                  const ModelOptions &options) {
+    return open_from([&] { return Origin(host, name); }, options);
 }
 
 } // namespace stasis

@@ -65,5 +65,11 @@ struct Model : Network {
 };
 
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options);
+// Opens a GGUF file that is open for reading, which the caller keeps.
+std::shared_ptr<Model> open_model(int descriptor, const ModelOptions &options);
+// Opens a model whose files a host gives, all by the calling thread and before this returns: the
+// GGUF file `name`, or for "" those of a directory.
+std::shared_ptr<Model> open_model(const HostFiles &host, const std::string &name,
+                                  const ModelOptions &options);
 
 } // namespace stasis

@@ -10,7 +10,7 @@
 
 namespace stasis {
 
-Origin::Origin(const std::string &given) : path(given) {
+Origin::Origin(const std::string &path) : folder(path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) {
         fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
@@ -21,9 +21,20 @@ Origin::Origin(const std::string &given) : path(given) {
     }
 }
 
+Origin::Origin(int descriptor) : folder("") {
+    gguf = open_gguf(std::make_shared<ModelFile>(descriptor),
+                     "descriptor " + std::to_string(descriptor));
+}
+
+Origin::Origin(const HostFiles &host, const std::string &name) : folder(host), of_host(true) {
+    if (!name.empty()) {
+        gguf = open_gguf(folder, name);
+    }
+}
+
 std::unique_ptr<Tokenizer> Origin::tokenizer(const Config &config) const {
     if (!gguf) {
-        return Tokenizer::open(path, config.vocabulary, config.bos, config.end_tokens);
+        return Tokenizer::open(folder, config.vocabulary, config.bos, config.end_tokens);
     }
     const std::string kind = gguf->text("tokenizer.ggml.model").value_or("none");
     if (kind == "none" || kind == "no_vocab") {
@@ -35,7 +46,7 @@ std::unique_ptr<Tokenizer> Origin::tokenizer(const Config &config) const {
 std::optional<ChatTemplate> Origin::chat(const Tokenizer &tokenizer,
                                          std::optional<std::time_t> date) const {
     if (!gguf) {
-        return ChatTemplate::recognise(path, date);
+        return ChatTemplate::recognise(folder, date);
     }
     const std::optional<std::string> text = gguf->text("tokenizer.chat_template");
     return text ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(), tokenizer.eos_text(),
@@ -47,7 +58,7 @@ RecommendedSampling Origin::recommended(uint32_t vocabulary) const {
     if (gguf) {
         return recommended_sampling(*gguf, vocabulary);
     }
-    const std::string text = read_generation_config(path);
+    const std::string text = read_generation_config(folder);
     return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig),
                                 vocabulary);
 }

@@ -1,4 +1,5 @@
-// The source of a model: a directory, or a GGUF file. Included by model.cpp and estimate.cpp only.
+// Where a model comes from: files of a folder, or a GGUF file. Included by model.cpp and
+// estimate.cpp only.
 #pragma once
 
 #include <optional>
@@ -11,14 +12,19 @@
 namespace stasis {
 
 struct Origin {
-    std::string path;
-    std::optional<GgufFile> gguf; // none: a directory
+    ModelFolder folder;
+    std::optional<GgufFile> gguf; // none: the files of a directory
+    bool of_host = false;         // they are a host's
 
     // Opens a file, but for a directory only finds that it is there. Throws as open_model.
-    explicit Origin(const std::string &given);
-    Config config() const { return gguf ? read_config(*gguf) : read_config(path); }
+    explicit Origin(const std::string &path);
+    // A GGUF file that is open.
+    explicit Origin(int descriptor);
+    // `name` "": the files of a directory; else that of a GGUF file.
+    Origin(const HostFiles &host, const std::string &name);
+    Config config() const { return gguf ? read_config(*gguf) : read_config(folder); }
     Checkpoint checkpoint(const Config &config) const {
-        return gguf ? checkpoint_of(*gguf, config) : open_checkpoint(path);
+        return gguf ? checkpoint_of(*gguf, config) : open_checkpoint(folder);
     }
     std::unique_ptr<Tokenizer> tokenizer(const Config &config) const; // null: there is none
     std::optional<ChatTemplate> chat(const Tokenizer &tokenizer,
@@ -27,9 +33,9 @@ struct Origin {
     // opens.
     RecommendedSampling recommended(uint32_t vocabulary) const;
     EmbeddingRules embedding() const {
-        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(path);
+        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(folder);
     }
-    Metadata metadata() const { return gguf ? read_metadata(*gguf) : read_metadata(path); }
+    Metadata metadata() const { return gguf ? read_metadata(*gguf) : read_metadata(folder); }
 };
 
 // Returns the kernels of a name, the best for "". Throws Error(unsupported).

@@ -318,9 +318,9 @@ const ReplyFormat &ChatTemplate::replies() const {
     return parts_->replies;
 }
 
-std::optional<ChatTemplate> ChatTemplate::recognise(const std::string &directory,
+std::optional<ChatTemplate> ChatTemplate::recognise(const ModelFolder &folder,
                                                     std::optional<std::time_t> date) {
-    const TokenizerConfig config = read_tokenizer_config(directory);
+    const TokenizerConfig config = read_tokenizer_config(folder);
     if (config.chat_template.empty()) {
         return std::nullopt;
     }

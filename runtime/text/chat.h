@@ -49,7 +49,7 @@ class ChatTemplate {
     // its renderings. Empty optional: the directory has no template. For a template that is not
     // described turn by turn, problem() returns the reason; name() is "" also where the family is
     // unknown. `date` is for templates that print it.
-    static std::optional<ChatTemplate> recognise(const std::string &directory,
+    static std::optional<ChatTemplate> recognise(const ModelFolder &folder,
                                                  std::optional<std::time_t> date);
     static std::optional<ChatTemplate> recognise_text(std::string_view jinja,
                                                       std::string_view bos_text,

@@ -145,9 +145,9 @@ std::string pretokenizer_name(const ByteBpeModel &model, const std::string &path
          model.patterns.empty() ? "none" : model.patterns[0].c_str());
 }
 
-void describe_byte_bpe(const std::string &path, const Tokenizer &tokenizer,
+void describe_byte_bpe(const std::string &directory, const Tokenizer &tokenizer,
                        GgufMetadata &metadata) {
-    const TokenizerJson read = read_tokenizer_json(path, tokenizer.size());
+    const TokenizerJson read = read_tokenizer_json(directory, "tokenizer.json", tokenizer.size());
     std::vector<Piece> pieces = read.model.pieces;
     pieces.resize(tokenizer.size(), Piece{"", PieceKind::unused});
     for (const AddedToken &token : read.added) { // the vocabulary may list them too
@@ -155,7 +155,8 @@ void describe_byte_bpe(const std::string &path, const Tokenizer &tokenizer,
     }
     metadata.text("tokenizer.ggml.model", read.model.characters ? "gemma4" : "gpt2");
     if (!read.model.characters) {
-        metadata.text("tokenizer.ggml.pre", pretokenizer_name(read.model, path));
+        metadata.text("tokenizer.ggml.pre",
+                      pretokenizer_name(read.model, directory + "/tokenizer.json"));
     }
     if (read.model.compose) {
         metadata.text(kNormalization, "NFC");
@@ -232,7 +233,7 @@ void describe_tokenizer(const std::string &directory, const Config &config,
     if (file_exists(sentencepiece)) {
         describe_sentencepiece(sentencepiece, *tokenizer, metadata);
     } else {
-        describe_byte_bpe(directory + "/tokenizer.json", *tokenizer, metadata);
+        describe_byte_bpe(directory, *tokenizer, metadata);
     }
     describe_ends(config, tokenizer->bos(), tokenizer.get(), metadata);
     describe_add_bos(directory, metadata);

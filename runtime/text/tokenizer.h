@@ -15,6 +15,7 @@
 #include "format/state/digest.h"
 #include "format/state/state.h"
 #include "format/state/watch.h"
+#include "runtime/model/model_folder.h"
 #include "runtime/text/piece.h"
 #include "runtime/text/text_frame.h"
 
@@ -53,7 +54,7 @@ class Tokenizer {
     // tokens, bos and eos text; optional). Returns null if neither of the first two exists. Throws
     // Error: io, corrupt, unsupported (more pieces than `vocabulary`; naming a part of
     // tokenizer.json that is not byte-level BPE). `bos` and `end_tokens` are the config's ids.
-    static std::unique_ptr<Tokenizer> open(const std::string &directory, uint32_t vocabulary,
+    static std::unique_ptr<Tokenizer> open(const ModelFolder &folder, uint32_t vocabulary,
                                            std::span<const uint32_t> bos,
                                            std::span<const uint32_t> end_tokens);
     // Reads the same from the metadata of a GGUF file, whose own ids replace empty `bos` and

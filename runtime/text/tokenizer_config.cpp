@@ -94,11 +94,12 @@ std::vector<AddedToken> added_tokens(const Json &config, const std::string &path
 
 } // namespace
 
-TokenizerConfig read_tokenizer_config(const std::string &directory) {
+TokenizerConfig read_tokenizer_config(const ModelFolder &folder) {
     TokenizerConfig out;
-    const std::string path = directory + "/tokenizer_config.json";
-    if (file_exists(path)) {
-        const Json config = parse_json(read_text(path, kConfigMax), path);
+    constexpr const char *kConfig = "tokenizer_config.json", *kJinja = "chat_template.jinja";
+    if (folder.has(kConfig)) {
+        const std::string path = folder.shown(kConfig);
+        const Json config = parse_json(folder.text(kConfig, kConfigMax), path);
         out.bos_text = token_text(config, "bos_token", path);
         out.eos_text = token_text(config, "eos_token", path);
         out.chat_template = template_text(config, path);
@@ -106,9 +107,8 @@ TokenizerConfig read_tokenizer_config(const std::string &directory) {
         out.add_bos = flag_of(config, "add_bos_token", out.add_bos);
         out.add_eos = flag_of(config, "add_eos_token", out.add_eos);
     }
-    const std::string jinja = directory + "/chat_template.jinja";
-    if (file_exists(jinja)) {
-        out.chat_template = read_text(jinja, kTemplateMax);
+    if (folder.has(kJinja)) {
+        out.chat_template = folder.text(kJinja, kTemplateMax);
     }
     return out;
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/model/model_folder.h"
+
 namespace stasis {
 
 struct AddedToken {
@@ -23,6 +25,6 @@ struct TokenizerConfig {
 };
 
 // Reads both files, which are optional. Throws Error: io, corrupt.
-TokenizerConfig read_tokenizer_config(const std::string &directory);
+TokenizerConfig read_tokenizer_config(const ModelFolder &folder);
 
 } // namespace stasis

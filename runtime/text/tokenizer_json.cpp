@@ -299,8 +299,10 @@ std::vector<AddedToken> read_added(const Part &root, uint32_t vocabulary) {
 
 } // namespace
 
-TokenizerJson read_tokenizer_json(const std::string &path, uint32_t vocabulary) {
-    const Json json = parse_json(read_text(path, kFileMax), path);
+TokenizerJson read_tokenizer_json(const ModelFolder &folder, const std::string &name,
+                                  uint32_t vocabulary) {
+    const std::string path = folder.shown(name);
+    const Json json = parse_json(folder.text(name, kFileMax), path);
     const Part root{json, path, ""};
     return {read_model(root, vocabulary), read_added(root, vocabulary),
             read_text_frame(json, path, vocabulary)};

@@ -21,7 +21,8 @@ struct TokenizerJson {
 };
 
 // `vocabulary` is the number of tokens of the model. Throws Error: io, corrupt, unsupported.
-TokenizerJson read_tokenizer_json(const std::string &path, uint32_t vocabulary);
+TokenizerJson read_tokenizer_json(const ModelFolder &folder, const std::string &name,
+                                  uint32_t vocabulary);
 
 // Adds the tokens of `more` whose ids are not in `added`.
 void merge_added(std::vector<AddedToken> &added, const std::vector<AddedToken> &more);

@@ -210,23 +210,24 @@ void Tokenizer::Parts::set_rules(std::span<const uint32_t> end_tokens) {
     model_bytes.reset();
 }
 
-std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_t vocabulary,
+std::unique_ptr<Tokenizer> Tokenizer::open(const ModelFolder &folder, uint32_t vocabulary,
                                            std::span<const uint32_t> bos,
                                            std::span<const uint32_t> end_tokens) {
-    const std::string model = directory + "/tokenizer.model", json = directory + "/tokenizer.json";
-    const bool sentencepiece = file_exists(model);
-    if (!sentencepiece && !file_exists(json)) {
+    constexpr const char *kModel = "tokenizer.model", *kJson = "tokenizer.json";
+    const bool sentencepiece = folder.has(kModel);
+    if (!sentencepiece && !folder.has(kJson)) {
         return nullptr;
     }
     std::unique_ptr<Tokenizer> out(new Tokenizer());
-    const std::string bytes = sentencepiece ? read_text(model, kModelMax) : "";
-    const TokenizerConfig config = read_tokenizer_config(directory);
+    const std::string bytes = sentencepiece ? folder.text(kModel, kModelMax) : "";
+    const TokenizerConfig config = read_tokenizer_config(folder);
     if (sentencepiece) {
-        out->parts_->use_sentencepiece(bytes, config.added, vocabulary, model);
+        out->parts_->use_sentencepiece(bytes, config.added, vocabulary, folder.shown(kModel));
     } else {
-        TokenizerJson read = read_tokenizer_json(json, vocabulary);
+        TokenizerJson read = read_tokenizer_json(folder, kJson, vocabulary);
         merge_added(read.added, config.added);
-        out->parts_->use_byte_bpe(std::move(read.model), read.added, vocabulary, json);
+        out->parts_->use_byte_bpe(std::move(read.model), read.added, vocabulary,
+                                  folder.shown(kJson));
         out->parts_->frame = std::move(read.frame);
     }
     Parts &parts = *out->parts_;

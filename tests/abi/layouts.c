@@ -471,4 +471,11 @@ FIELD(stasis_turn, content_end, 32, 8);
 FIELD(stasis_turn, source, 40, 4);
 FIELD(stasis_turn, reserved, 44, 4);
 
+STRUCT(stasis_model_source, 32);
+FIELD(stasis_model_source, struct_size, 0, 4);
+FIELD(stasis_model_source, reserved, 4, 4);
+FIELD(stasis_model_source, size, 8, 8);
+FIELD(stasis_model_source, read, 16, 8);
+FIELD(stasis_model_source, user, 24, 8);
+
 int stasis_layouts_hold; /* a C file holds something */

@@ -1,4 +1,8 @@
 // Models of stasis.hpp: descriptions, text, vectors, GGUF files.
+#include <fcntl.h>
+
+#include <fstream>
+
 #include "tests/cpp/fixture.h"
 
 using namespace cpp_test;
@@ -66,6 +70,38 @@ TEST_CASE("Threads: a pool that models share, with the same bits") {
     CHECK(status_of([] { stasis::Threads({.cpus = {1U << 20}}); }) == Status::InvalidArgument);
     CHECK(status_of([] { stasis::Threads({.name = std::string(40, 'x')}); }) ==
           Status::InvalidArgument);
+}
+
+TEST_CASE("Model: from files that functions give, and from a descriptor") {
+    const std::filesystem::path folder = test_data("recall-gemma3");
+    const stasis::ModelFiles files{
+        [&](const std::string &name) -> std::optional<std::uint64_t> {
+            const std::filesystem::path path = folder / name;
+            return std::filesystem::exists(path) ? std::optional(std::filesystem::file_size(path))
+                                                 : std::nullopt;
+        },
+        [&](const std::string &name, std::uint64_t offset, std::span<std::byte> space) {
+            std::ifstream file(folder / name, std::ios::binary);
+            file.seekg(static_cast<std::streamoff>(offset));
+            file.read(reinterpret_cast<char *>(space.data()),
+                      static_cast<std::streamsize>(space.size()));
+            return static_cast<std::size_t>(file.gcount());
+        }};
+    const stasis::Digest expected = stasis::Model(folder).info().model;
+    CHECK(stasis::Digest(stasis::Model(files).info().model) == expected);
+    stasis::ModelFiles failing = files;
+    failing.read = [](const std::string &, std::uint64_t, std::span<std::byte>) -> std::size_t {
+        throw Thrown{9};
+    };
+    CHECK(thrown_by([&] { stasis::Model{failing}; }) == 9);
+    const Folder place;
+    const std::filesystem::path path = place.file("a.gguf");
+    stasis::quantize(folder, path);
+    const stasis::Digest of_file = stasis::Model(path).info().model;
+    const int descriptor = ::open(path.c_str(), O_RDONLY);
+    const stasis::Model model = stasis::Model::of_descriptor(descriptor);
+    ::close(descriptor);
+    CHECK(stasis::Digest(model.info().model) == of_file);
 }
 
 TEST_CASE("Model: text to tokens and back") {

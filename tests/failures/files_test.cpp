@@ -65,7 +65,8 @@ bool fault_one(const Row &row, stasis_model *model, Fault fault, int64_t n, Faul
                  (contains(error, "the file ends") || contains(error, "no GGUF file")));
             CHECK_MESSAGE((status == STASIS_IO || (fault == Fault::ended && damaged)), status, ": ",
                           error.message);
-            CHECK_MESSAGE(contains(error, "/"), error.message); // a path
+            // It names a path, or a file without a name.
+            CHECK_MESSAGE((contains(error, "/") || contains(error, "descriptor ")), error.message);
             // After either result of read and write, an interruption or a short count, the caller
             // repeats the call.
             const bool goes_on = fault == Fault::partial || fault == Fault::interrupted;

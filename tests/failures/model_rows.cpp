@@ -1,7 +1,9 @@
 // Failing calls on models: opening them, text, quantizing, and what needs no session.
 #include <utility>
 
+#include <fcntl.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "tests/failures/trial.h"
 
@@ -309,6 +311,69 @@ Row pooling() {
             }};
 }
 
+// A trial that opens a model by `open`.
+Trial opening_by(std::function<stasis_status(stasis_model **, stasis_error *)> open) {
+    const auto out = std::make_shared<Model>();
+    return {[=](stasis_error *error) {
+                stasis_model *opened = nullptr;
+                const stasis_status status = open(&opened, error);
+                CHECK((status == STASIS_OK) == (opened != nullptr));
+                out->reset(opened);
+                return status;
+            },
+            [] {}, [=] { return facts(out->get()); }};
+}
+
+// Files in memory, so that the functions of the source neither allocate nor read.
+using InMemory = std::vector<std::pair<std::string, std::string>>;
+
+const std::string *file_in(void *files, const char *name) {
+    for (const auto &[known, bytes] : *static_cast<InMemory *>(files)) {
+        if (known == name) {
+            return &bytes;
+        }
+    }
+    return nullptr;
+}
+
+Row by_source() {
+    return {"stasis_model_open_source", "", Needs::nothing, "", [](stasis_model *) {
+                const auto files = std::make_shared<InMemory>();
+                for (const auto &file : std::filesystem::directory_iterator(path_of(kChat))) {
+                    files->emplace_back(file.path().filename().string(),
+                                        read_file(file.path().string()));
+                }
+                return opening_by([=](stasis_model **model, stasis_error *error) {
+                    auto source = sized<stasis_model_source>();
+                    source.user = files.get();
+                    source.size = [](void *user, const char *name) -> int64_t {
+                        const std::string *bytes = file_in(user, name);
+                        return bytes == nullptr ? -1 : static_cast<int64_t>(bytes->size());
+                    };
+                    source.read = [](void *user, const char *name, uint64_t offset, void *data,
+                                     size_t size_bytes) -> int64_t {
+                        const std::string *bytes = file_in(user, name);
+                        return static_cast<int64_t>(
+                            bytes->copy(static_cast<char *>(data), size_bytes, offset));
+                    };
+                    return stasis_model_open_source(&source, nullptr, nullptr, model, error);
+                });
+            }};
+}
+
+Row by_descriptor() {
+    return {"stasis_model_open_descriptor", "", Needs::nothing, "", [](stasis_model *) {
+                const std::shared_ptr<int> file(
+                    new int(::open(path_of("gguf").c_str(), O_RDONLY | O_CLOEXEC)), [](int *open) {
+                        close(*open);
+                        delete open;
+                    });
+                return opening_by([=](stasis_model **model, stasis_error *error) {
+                    return stasis_model_open_descriptor(*file, nullptr, model, error);
+                });
+            }};
+}
+
 } // namespace
 
 std::vector<Row> model_rows() {
@@ -324,6 +389,8 @@ std::vector<Row> model_rows() {
         quantizing("after one that was killed", kChat, true),
         replacing(kChat),
         pooling(),
+        by_source(),
+        by_descriptor(),
         {"stasis_cancel_create", "", Needs::nothing, "", [](stasis_model *) {
              const auto out = std::make_shared<Cancel>();
              return Trial{[=](stasis_error *error) {

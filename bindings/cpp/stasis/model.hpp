@@ -103,11 +103,28 @@ struct Estimate {
 Estimate estimate(const std::filesystem::path &path, const ModelOptions &options = {},
                   const SessionOptions &session = {}, std::uint64_t positions = 0);
 
+// Files of a model that are not at a path, by their names: stasis_model_source. An exception of a
+// function is thrown by the constructor that called it.
+struct ModelFiles {
+    // Returns the size of a file in bytes; nothing: there is none of this name.
+    std::function<std::optional<std::uint64_t>(const std::string &name)> size;
+    // Fills a part of the space, at least one byte, from an offset on, and returns how many.
+    std::function<std::size_t(const std::string &name, std::uint64_t offset,
+                              std::span<std::byte> space)>
+        read;
+};
+
 // An open model. All functions are thread-safe.
 class Model {
   public:
     // Opens a Hugging Face directory or a GGUF file.
     explicit Model(const std::filesystem::path &path, const ModelOptions &options = {});
+    // Opens the GGUF file `name` of files that functions give; empty: those of a Hugging Face
+    // directory. The weights are copied to memory.
+    explicit Model(const ModelFiles &files, const std::string &name = {},
+                   const ModelOptions &options = {});
+    // Opens the GGUF file that a descriptor refers to; the descriptor may be closed afterwards.
+    static Model of_descriptor(int descriptor, const ModelOptions &options = {});
 
     ModelInfo info() const;
     ModelStats stats() const;
@@ -134,6 +151,8 @@ class Model {
     stasis_model *raw() const noexcept { return handle_.get(); }
 
   private:
+    Model() = default;
+    template <typename Open> void open(const ModelOptions &options, const Open &by);
     template <typename Info, typename Function> Info described(const Function &function) const {
         auto info = detail::sized<Info>();
         detail::call([&](stasis_error *error) { return function(raw(), &info, error); });
@@ -144,6 +163,31 @@ class Model {
 };
 
 namespace detail {
+
+inline stasis_model_source raw_of(Lent<ModelFiles> &files) noexcept {
+    auto raw = sized<stasis_model_source>();
+    raw.user = &files;
+    raw.size = [](void *user, const char *name) {
+        auto &lent = *static_cast<Lent<ModelFiles> *>(user);
+        std::int64_t size = -2; // it has thrown
+        lent.call.run([&] {
+            const std::optional<std::uint64_t> found = lent.function.size(name);
+            size = found ? static_cast<std::int64_t>(*found) : -1;
+        });
+        return size;
+    };
+    raw.read = [](void *user, const char *name, std::uint64_t offset, void *data,
+                  std::size_t size) {
+        auto &lent = *static_cast<Lent<ModelFiles> *>(user);
+        std::int64_t count = -2;
+        lent.call.run([&] {
+            count = static_cast<std::int64_t>(
+                lent.function.read(name, offset, {static_cast<std::byte *>(data), size}));
+        });
+        return count;
+    };
+    return raw;
+}
 
 inline stasis_allocator allocator_of(std::pmr::memory_resource *memory) noexcept {
     auto raw = sized<stasis_allocator>();
@@ -196,13 +240,37 @@ inline Estimate estimate(const std::filesystem::path &path, const ModelOptions &
     return told;
 }
 
-inline Model::Model(const std::filesystem::path &path, const ModelOptions &options) {
+// Opens the model by `by`, which gets the call and the place for the model.
+template <typename Open> inline void Model::open(const ModelOptions &options, const Open &by) {
     detail::ModelCall call(options);
     stasis_model *raw = nullptr;
-    const stasis_status status =
-        stasis_model_open(detail::c_text(path.native(), "the path"), &call.raw, &raw, call.error());
+    const stasis_status status = by(call, &raw);
     handle_.reset(raw);
     call.check(status);
+}
+
+inline Model::Model(const std::filesystem::path &path, const ModelOptions &options) {
+    open(options, [&](auto &call, stasis_model **raw) {
+        return stasis_model_open(detail::c_text(path.native(), "the path"), &call.raw, raw,
+                                 call.error());
+    });
+}
+
+inline Model::Model(const ModelFiles &files, const std::string &name, const ModelOptions &options) {
+    open(options, [&](auto &call, stasis_model **raw) {
+        detail::Lent<ModelFiles> lent{call, files};
+        const stasis_model_source source = detail::raw_of(lent);
+        return stasis_model_open_source(&source, detail::c_option(name, "the name"), &call.raw, raw,
+                                        call.error());
+    });
+}
+
+inline Model Model::of_descriptor(int descriptor, const ModelOptions &options) {
+    Model model;
+    model.open(options, [&](auto &call, stasis_model **raw) {
+        return stasis_model_open_descriptor(descriptor, &call.raw, raw, call.error());
+    });
+    return model;
 }
 
 inline ModelInfo Model::info() const {

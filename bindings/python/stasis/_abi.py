@@ -43,6 +43,10 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
 
     "stasis_model_options_init": _init(s.stasis_model_options),
     "stasis_model_open": (status, (path, POINTER(s.stasis_model_options), new, error)),
+    "stasis_model_open_source": (status, (POINTER(s.stasis_model_source), name,
+                                          POINTER(s.stasis_model_options), new, error)),
+    "stasis_model_open_descriptor": (
+        status, (c_int32, POINTER(s.stasis_model_options), new, error)),
     "stasis_model_close": (None, (model,)),
     "stasis_model_get_info": (status, (model, POINTER(s.stasis_model_info), error)),
     "stasis_model_get_stats": (status, (model, POINTER(s.stasis_model_stats), error)),

@@ -148,6 +148,15 @@ class stasis_allocator(Sized):
                 ("allocate", c_void_p), ("deallocate", c_void_p), ("release", c_void_p)]
 
 
+stasis_file_size_fn = CFUNCTYPE(c_int64, c_void_p, c_char_p)
+stasis_file_read_fn = CFUNCTYPE(c_int64, c_void_p, c_char_p, c_uint64, c_void_p, c_size_t)
+
+
+class stasis_model_source(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("size", stasis_file_size_fn),
+                ("read", stasis_file_read_fn), ("user", c_void_p)]
+
+
 class stasis_threads_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("count", c_uint32), ("cpus", POINTER(c_uint32)),
                 ("cpu_count", c_size_t), ("name", c_char_p)]

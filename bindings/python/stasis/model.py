@@ -6,13 +6,14 @@ import json
 import os
 import threading
 import weakref
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional,
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional,
                     Sequence, Tuple, Union, overload)
 
 from . import _structs as s
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Progress, choice, created, filled, name_bytes, number,
                     optional_name, path_bytes, text_bytes, text_of, token_array)
+from ._model_files import model_source
 from .errors import ModelMismatchError, NotFoundError
 from .info import EmbedInfo, ModelInfo, ModelStats, SessionMemory, TokenInfo, metadata_value, plain
 from .sampling import Sampling
@@ -41,18 +42,18 @@ class Model:
     'k is 5.'
     """
 
-    def __init__(self, path: Path, *, threads: int = 0, device: Optional[str] = None,
+    def __init__(self, path: Optional[Path], *, threads: int = 0, device: Optional[str] = None,
                  kernels: Optional[str] = None, kv_budget_bytes: int = 0,
                  chat_template: Optional[str] = None, profile: Optional[str] = None,
                  copy_weights: bool = False, verify_weights: bool = False,
                  state_budget_bytes: int = 0, date: Optional[str] = None,
                  thread_pool: Optional[Threads] = None, progress: Optional[Progress] = None,
-                 cancel: Optional[Cancel] = None,
-                 timeout: Optional[float] = None):
+                 cancel: Optional[Cancel] = None, timeout: Optional[float] = None,
+                 _opening: "Optional[Callable[[Call], Tuple[Any, ...]]]" = None):
         """Opens the model. `stasis_model_options` of the header explains the options; none of them
         influences results, except for `profile="device"` and, in chat templates, `date`. A pickled
         model is opened without `thread_pool`."""
-        self.path = os.path.abspath(os.fspath(path))
+        self.path = None if path is None else os.path.abspath(os.fspath(path))
         self._options: Dict[str, Any] = {
             name: value for name, value in dict(
                 threads=threads, device=device, kernels=kernels, kv_budget_bytes=kv_budget_bytes,
@@ -72,13 +73,47 @@ class Model:
             date=optional_name("the date", date), thread_pool=pool.pointer if pool else None,
             cancel=call.cancel_pointer, progress=call.progress(progress),
             timeout_ms=call.timeout_ms)
-        self._handle = Handle(created(call, library.stasis_model_open, library.stasis_model_close,
-                                      path_bytes(path), ctypes.byref(options)), "model")
+        function, *place = (library.stasis_model_open, path_bytes(path)) if _opening is None else (
+            _opening(call))
+        self._handle = Handle(created(call, function, library.stasis_model_close, *place,
+                                      ctypes.byref(options)), "model")
         raw = s.stasis_model_info()
         Call().run(library.stasis_model_get_info, self._handle, ctypes.byref(raw))
         self._info = ModelInfo._of(raw)
         with _open_models_lock:
             _open_models.add(self)
+
+    @classmethod
+    def from_files(cls, files: Any, name: Optional[str] = None, **options: Any) -> "Model":
+        """Opens a model whose files are not at a path: `files` maps their names to buffers or to
+        binary files that can be sought in, or is an archive (`zipfile.ZipFile`), whose members are
+        read as a whole. `name` is that of a GGUF file among them; None: they are those of a Hugging
+        Face directory. The weights are copied; `options` are those of `Model`.
+
+        >>> from pathlib import Path
+        >>> files = {path.name: path.read_bytes() for path in Path(RECALL).iterdir()}
+        >>> Model.from_files(files).digest == Model(RECALL).digest
+        True
+        """
+        def opening(call: Call) -> Tuple[Any, ...]:
+            return (library.stasis_model_open_source, ctypes.byref(model_source(call, files)),
+                    optional_name("the name", name))
+        return cls(None, _opening=opening, **options)
+
+    @classmethod
+    def from_descriptor(cls, file: Any, **options: Any) -> "Model":
+        """Opens the GGUF file that an open file, or its descriptor, refers to. It may be closed
+        afterwards, and needs no name. `options` are those of `Model`."""
+        descriptor = file if isinstance(file, int) else file.fileno()
+        return cls(None, _opening=lambda _: (library.stasis_model_open_descriptor, descriptor),
+                   **options)
+
+    def _place(self) -> str:
+        """Returns the path, from which a copy in another process is opened."""
+        if self.path is None:
+            raise TypeError("a model that was not opened by a path cannot be pickled, nor can its "
+                            "sessions")
+        return self.path
 
     def close(self) -> None:
         """Closes the model; its memory returns when its last session is closed."""
@@ -100,7 +135,7 @@ class Model:
         return self
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return model_of, (self.path, self._info.model, self._options)
+        return model_of, (self._place(), self._info.model, self._options)
 
     @property
     def info(self) -> ModelInfo:

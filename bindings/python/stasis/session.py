@@ -415,7 +415,7 @@ class Session:
         written = io.BytesIO()
         self.save(written)
         model = self.model
-        return _restored, (model.path, model.digest, model._options, written.getvalue())
+        return _restored, (model._place(), model.digest, model._options, written.getvalue())
 
 
 def _restored(path: str, digest: str, options: Any, saved: bytes) -> Session:

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "runtime/model/gguf/types.h"
+#include "runtime/model/model_folder.h"
 
 namespace stasis {
-
-class ModelFile;
 
 // The numbers of value types in files (enum gguf_metadata_value_type).
 enum class GgufValueType : uint32_t {
@@ -93,6 +92,11 @@ struct GgufFile {
 // (NAME-00001-of-0000N.gguf). Checks every size, offset, count, type, length and name before use.
 // Throws Error: not_found, io, corrupt, unsupported (another version, big-endian).
 GgufFile open_gguf(const std::string &path);
+// Opens the same in a folder, by the name of its (first) file.
+GgufFile open_gguf(const ModelFolder &folder, const std::string &first);
+// Opens a file that has no name: `name` is for messages. Throws also Error(unsupported): a model
+// that is split over several files.
+GgufFile open_gguf(std::shared_ptr<ModelFile> file, const std::string &name);
 
 // Thrown by parse_gguf if metadata and table of tensors do not end within the given bytes.
 struct GgufHeadEnds {

@@ -8,7 +8,6 @@
 
 #include "format/state/error.h"
 #include "runtime/model/gguf/gguf.h"
-#include "runtime/model/model_file.h"
 
 namespace stasis {
 
@@ -22,9 +21,7 @@ struct Split {
     uint64_t number = 0, count = 1;
 };
 
-GgufFile open_one(const std::string &path) {
-    auto source = std::make_shared<ModelFile>(path);
-    const std::string name = std::filesystem::path(path).filename().string();
+GgufFile open_one(std::shared_ptr<ModelFile> source, const std::string &name) {
     const uint64_t file_bytes = source->size_bytes();
     std::vector<uint8_t> head;
     uint64_t wanted = kHeadFirst;
@@ -81,7 +78,25 @@ void add(GgufFile &out, GgufFile &&part) {
 } // namespace
 
 GgufFile open_gguf(const std::string &path) {
-    GgufFile out = open_one(path);
+    const std::filesystem::path given(path);
+    const std::filesystem::path parent = given.parent_path();
+    return open_gguf(ModelFolder(parent.empty() ? "." : parent.string()),
+                     given.filename().string());
+}
+
+GgufFile open_gguf(std::shared_ptr<ModelFile> file, const std::string &name) {
+    GgufFile out = open_one(std::move(file), name);
+    const Split split = split_of(out);
+    if (split.count > 1) {
+        fail(Status::unsupported,
+             "%s is file %" PRIu64 " of %" PRIu64 " of a model, whose other files have no names",
+             name.c_str(), split.number + 1, split.count);
+    }
+    return out;
+}
+
+GgufFile open_gguf(const ModelFolder &folder, const std::string &first) {
+    GgufFile out = open_one(folder.open(first), first);
     const Split split = split_of(out);
     if (split.count <= 1) { // gguf-split writes 0 into a merged file
         return out;
@@ -89,16 +104,17 @@ GgufFile open_gguf(const std::string &path) {
 
     // The names of the other files follow from the name of the first.
     const std::string end = ending(0, split.count);
-    if (split.number != 0 || !path.ends_with(end)) {
+    if (split.number != 0 || !first.ends_with(end)) {
         fail(Status::corrupt,
              "%s is file %" PRIu64 " of %" PRIu64
              " of a model; open the first, whose name ends in %s",
              out.names[0].c_str(), split.number + 1, split.count, end.c_str());
     }
 
-    const std::string stem = path.substr(0, path.size() - end.size());
+    const std::string stem = first.substr(0, first.size() - end.size());
     for (uint64_t i = 1; i < split.count; ++i) {
-        GgufFile part = open_one(stem + ending(i, split.count));
+        const std::string name = stem + ending(i, split.count);
+        GgufFile part = open_one(folder.open(name), name);
         const Split found = split_of(part);
         if (found.number != i || found.count != split.count) {
             fail(Status::corrupt,

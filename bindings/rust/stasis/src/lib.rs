@@ -51,6 +51,7 @@ mod guard;
 mod info;
 mod metadata;
 mod model;
+mod model_files;
 mod options;
 mod quantize;
 mod raw;
@@ -79,6 +80,7 @@ pub use guard::ProgressFn;
 pub use info::{ModelInfo, ModelStats, SessionInfo, SnapshotInfo};
 pub use metadata::{Metadata, MetadataKind};
 pub use model::{Detokenize, Message, Model, ModelOptions, Reply, Tokenize};
+pub use model_files::ModelFiles;
 pub use options::{
     Codec, Domain, Keep, LoadOptions, LogitsFn, RunOptions, SaveOptions, SessionOptions, Track,
     RETAIN_NONE,

@@ -4,12 +4,14 @@ use crate::error::{check, Error, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::info::{ModelInfo, ModelStats};
 use crate::raw::{c_path, c_text, fill, pointer_to, sized, text_from};
-use crate::{threads, Sampling, Threads, Token};
+use crate::{model_files, threads, ModelFiles, Sampling, Threads, Token};
 use stasis_sys as sys;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CString;
+use std::fs::File;
 use std::mem::size_of;
 use std::os::raw::{c_char, c_void};
+use std::os::unix::io::AsRawFd;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -152,6 +154,47 @@ impl Model {
     /// Opens a Hugging Face directory or a GGUF file.
     pub fn open(path: impl AsRef<Path>, options: ModelOptions<'_>) -> Result<Model> {
         let path = c_path(path.as_ref())?;
+        // SAFETY: a zero-terminated path.
+        Model::open_by(options, |options, raw, error| unsafe {
+            sys::stasis_model_open(path.as_ptr(), options, raw, error)
+        })
+    }
+
+    /// Opens a model whose files `files` gives: the GGUF file `name`, or for none those of a
+    /// Hugging Face directory. The weights are copied to memory. If a read fails, its error comes
+    /// back as itself ([`Error::io`]).
+    pub fn open_files(
+        files: &mut dyn ModelFiles,
+        name: Option<&str>,
+        options: ModelOptions<'_>,
+    ) -> Result<Model> {
+        let name = name.map(|name| c_text(name, "name")).transpose()?;
+        let mut guard = model_files::guard(files);
+        let source = model_files::source(&mut guard);
+        // SAFETY: a struct with its size, a zero-terminated name or none; the guard lives longer.
+        let opened = Model::open_by(options, |options, raw, error| unsafe {
+            sys::stasis_model_open_source(&source, pointer_to(&name), options, raw, error)
+        });
+        guard.finish(opened)
+    }
+
+    /// Opens the GGUF file that `file` is, wherever its offset is. It needs no name, and may be
+    /// closed afterwards.
+    pub fn open_file(file: &File, options: ModelOptions<'_>) -> Result<Model> {
+        // SAFETY: an open descriptor.
+        Model::open_by(options, |options, raw, error| unsafe {
+            sys::stasis_model_open_descriptor(file.as_raw_fd(), options, raw, error)
+        })
+    }
+
+    fn open_by(
+        options: ModelOptions<'_>,
+        call: impl FnOnce(
+            *const sys::stasis_model_options,
+            *mut *mut sys::stasis_model,
+            *mut sys::stasis_error,
+        ) -> sys::stasis_status,
+    ) -> Result<Model> {
         let text = |text: Option<&str>, name| text.map(|text| c_text(text, name)).transpose();
         let device = text(options.device, "device")?;
         let kernels = text(options.kernels, "kernels")?;
@@ -188,11 +231,9 @@ impl Model {
             ..sized()
         };
         let mut raw = ptr::null_mut();
-        // SAFETY: everything that is pointed to outlives the call; the allocator is owned by the
-        // model from then on.
-        let result = check(|error| unsafe {
-            sys::stasis_model_open(path.as_ptr(), &raw_options, &mut raw, error)
-        });
+        // Everything that is pointed to outlives the call; the allocator is owned by the model from
+        // then on.
+        let result = check(|error| call(&raw_options, &mut raw, error));
         if let (Err(_), Some(user)) = (&result, user) {
             // SAFETY: only a successful call takes the allocator.
             unsafe { release(user) };

@@ -29,6 +29,7 @@ versioned! {
     stasis_embed_options stasis_text_piece stasis_scheduler_options stasis_prompt
     stasis_scheduler_stats stasis_token_info stasis_threads_options stasis_session_memory
     stasis_estimate stasis_metadata
+    stasis_model_source
 }
 
 /// All defaults, with the size stated.

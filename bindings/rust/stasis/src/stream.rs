@@ -14,8 +14,16 @@ use std::ptr;
 
 /// A writer or reader for the length of a call, with the error that it failed with.
 pub(crate) struct Stream<T> {
-    end: T,
+    pub(crate) end: T,
     failure: Option<io::Error>,
+}
+
+impl<T> Stream<T> {
+    /// Keeps the error, and returns what tells C of it.
+    pub(crate) fn fail(&mut self, error: io::Error, told: i64) -> i64 {
+        self.failure = Some(error);
+        told
+    }
 }
 
 impl<T> Guard<Stream<T>> {
