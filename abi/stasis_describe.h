@@ -69,7 +69,8 @@ typedef struct stasis_metadata {
  * Left out, with a value such as "an array of 262144 STRING" or "an object of 256 members", are
  * arrays of more than 256 elements, objects of more than 64 members within a file's, values of
  * more than 1 MiB, what exceeds 4 MiB together, and a file that is no JSON, for which the value is
- * the error. What a vocabulary has is told by stasis_model_get_token. Thread-safe.
+ * the error. Keys of more than 1024 bytes, and those after 4 MiB of keys and values, are not there.
+ * What a vocabulary has is told by stasis_model_get_token. Thread-safe.
  * NOT_FOUND: there is no such key, or index. */
 stasis_status stasis_model_get_metadata(const stasis_model *model, const char *key,
                                         stasis_metadata *metadata, stasis_error *error);

@@ -19,6 +19,7 @@ using Kind = MetadataEntry::Kind;
 
 constexpr size_t kElementsMost = 256;   // of an array
 constexpr size_t kMembersMost = 64;     // of an object within a file's
+constexpr size_t kKeyMost = 1024;       // bytes of a key
 constexpr size_t kValueMost = 1U << 20; // bytes of a value
 constexpr size_t kAllMost = 4U << 20;   // bytes of all keys and values
 constexpr size_t kFileMost = 64U << 20; // bytes of a file
@@ -29,11 +30,16 @@ constexpr const char *kTemplateFile = "chat_template.jinja", *kTemplateKey = "ch
 class Collector {
   public:
     void add(const std::string &key, Kind kind, std::string value) {
-        if (key.find('\0') != std::string::npos) {
+        if (key.size() > kKeyMost || key.find('\0') != std::string::npos) {
             return; // nobody can ask for it
         }
+        full_ = full_ || key.size() > kAllMost - kept_;
+        if (full_) {
+            return;
+        }
+        kept_ += key.size();
         const size_t bytes = value.size();
-        if (kind != Kind::left_out && (bytes > kValueMost || bytes + kept_ > kAllMost)) {
+        if (kind != Kind::left_out && (bytes > kValueMost || bytes > kAllMost - kept_)) {
             kind = Kind::left_out;
             value = (bytes > kValueMost ? "a value of " : "beyond the limit: a value of ") +
                     std::to_string(bytes) + " bytes";
@@ -41,11 +47,14 @@ class Collector {
         kept_ += kind == Kind::left_out ? 0 : bytes;
         entries_.push_back({key, kind, std::move(value)});
     }
+    // Returns whether nothing more is added.
+    bool full() const { return full_; }
     Metadata finish() { return Metadata(std::move(entries_)); }
 
   private:
     std::vector<MetadataEntry> entries_;
-    size_t kept_ = 0;
+    size_t kept_ = 0; // bytes of keys, and of values that are not left out
+    bool full_ = false;
 };
 
 // Returns the double with the fewest digits that stands for a number of 32 bits.
@@ -177,7 +186,10 @@ void add_json(const std::string &key, const Json &json, bool whole_file, Collect
             return;
         }
         for (const Json::Member &member : *object) {
-            add_json(key + "." + member.key, member.value, false, collector);
+            // Before a key is made: many members may have one long key before their own.
+            if (!collector.full() && key.size() + member.key.size() < kKeyMost) {
+                add_json(key + "." + member.key, member.value, false, collector);
+            }
         }
         return;
     }

@@ -190,6 +190,35 @@ TEST_CASE("stasis_model_get_metadata: a directory's other files, large, false or
     keys_of(model);
 }
 
+TEST_CASE("stasis_model_get_metadata: names that many members share take no memory for each") {
+    const Folder folder;
+    const std::string path = folder.file("model");
+    std::filesystem::copy(test_data("zoo/llama-gqa-untied"), path);
+    const std::string config = read_file(path + "/config.json");
+    std::string members = "0";
+    for (int level = 0; level < 3; ++level) { // 64 x 64 x 64 of them
+        std::string object;
+        for (int i = 0; i < 64; ++i) {
+            object += (i == 0 ? "{\"" : ",\"") + std::to_string(i) + "\":" + members;
+        }
+        members = object + "}";
+    }
+    for (const size_t name : {size_t{900}, size_t{1000000}}) {
+        std::string odd = config;
+        odd.replace(odd.find('{'), 1, "{\"" + std::string(name, 'n') + "\":" + members + ",");
+        write_file(path + "/config.json", odd);
+        const Model opened = open_path(path);
+        size_t bytes = 0;
+        for (const std::string &key : keys_of(opened.get())) {
+            CHECK(key.size() <= 1024);
+            bytes += key.size();
+        }
+        CHECK(bytes <= size_t{4} << 20);
+        CHECK((name > 1024) == (said_by(opened.get(), "config.vocab_size").kind != 0));
+        CHECK((name > 1024) == (bytes < 10000));
+    }
+}
+
 TEST_CASE("stasis_model_get_metadata: what is refused, and structs of other sizes") {
     auto metadata = sized<stasis_metadata>();
     stasis_error error;
