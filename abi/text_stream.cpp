@@ -13,7 +13,7 @@ namespace stasis::abi {
 
 namespace {
 
-stasis_text_piece to_abi(const TextStream &text) {
+stasis_text_piece piece_of(const TextStream &text) {
     stasis_text_piece piece{};
     piece.stopped = text.stop() ? 1 : 0;
     piece.stop_reason = static_cast<uint32_t>(text.stop().value_or(StopReason::callback));
@@ -31,7 +31,7 @@ stasis_status with(stasis_text_stream *stream, stasis_text_piece *piece, stasis_
         require_struct(piece, "piece");
         const Busy busy(stream->busy, "text stream");
         body(stream->text);
-        write_struct(to_abi(stream->text), piece, "piece");
+        write_struct(piece_of(stream->text), piece, "piece");
     });
 }
 
