@@ -11,24 +11,26 @@ namespace {
 
 constexpr size_t kShownMax = 60;
 
-// Writes only as much as a message shows, because a value may be a whole vocabulary.
-void write(const Json &json, JsonWriter &writer) {
-    if (writer.text().size() > kShownMax) {
+constexpr size_t kWhole = SIZE_MAX - 1;
+
+// Writes no more than the text of `most` bytes needs: a value may be a whole vocabulary.
+void write(const Json &json, JsonWriter &writer, size_t most) {
+    if (writer.text().size() > most) {
         return;
     }
     if (const Json::Array *array = json.array()) {
         writer.begin_array();
         for (const Json &each : *array) {
-            write(each, writer);
+            write(each, writer, most);
         }
         writer.end_array();
     } else if (const Json::Object *object = json.object()) {
         writer.begin_object();
         for (const Json::Member &member : *object) {
-            if (writer.text().size() > kShownMax) {
+            if (writer.text().size() > most) {
                 return;
             }
-            write(member.value, writer.key(member.key));
+            write(member.value, writer.key(member.key), most);
         }
         writer.end_object();
     } else if (json.is_null()) {
@@ -36,7 +38,7 @@ void write(const Json &json, JsonWriter &writer) {
     } else if (const bool *boolean = json.boolean()) {
         writer.value(*boolean);
     } else if (const std::string *text = json.text()) {
-        writer.value(std::string_view(*text).substr(0, kShownMax + 1));
+        writer.value(std::string_view(*text).substr(0, most + 1));
     } else if (const uint64_t *count = json.count()) {
         writer.value(*count);
     } else if (const int64_t *integer = std::get_if<int64_t>(&json.value)) {
@@ -90,9 +92,15 @@ const Json *Json::find_value(std::string_view key) const {
     return found == nullptr || found->is_null() ? nullptr : found;
 }
 
+std::string written(const Json &json) {
+    JsonWriter writer;
+    write(json, writer, kWhole);
+    return writer.take();
+}
+
 std::string shown(const Json &json) {
     JsonWriter writer;
-    write(json, writer);
+    write(json, writer, kShownMax);
     std::string text = writer.take();
     // Cuts between characters, not inside one.
     if (text.size() > kShownMax) {

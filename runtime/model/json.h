@@ -42,7 +42,9 @@ struct Json::Member {
     bool operator==(const Member &other) const = default;
 };
 
-// Returns a value in JSON syntax, for messages; a long one is cut between characters.
+// Returns a value in JSON syntax.
+std::string written(const Json &json);
+// The same for messages: a long one is cut between characters.
 std::string shown(const Json &json);
 
 } // namespace stasis

@@ -147,34 +147,6 @@ void add_value(const GgufFile &file, const std::string &key, const GgufValue &va
     collector.add(key, Kind::json, writer.take());
 }
 
-void write_json(const Json &json, JsonWriter &writer) {
-    if (const Json::Array *array = json.array()) {
-        writer.begin_array();
-        for (const Json &each : *array) {
-            write_json(each, writer);
-        }
-        writer.end_array();
-    } else if (const Json::Object *object = json.object()) {
-        writer.begin_object();
-        for (const Json::Member &member : *object) {
-            write_json(member.value, writer.key(member.key));
-        }
-        writer.end_object();
-    } else if (json.is_null()) {
-        writer.null();
-    } else if (const bool *boolean = json.boolean()) {
-        writer.value(*boolean);
-    } else if (const std::string *text = json.text()) {
-        writer.value(*text);
-    } else if (const uint64_t *count = json.count()) {
-        writer.value(*count);
-    } else if (const int64_t *integer = std::get_if<int64_t>(&json.value)) {
-        writer.value(*integer);
-    } else {
-        writer.value(std::get<double>(json.value));
-    }
-}
-
 // Adds a value under its key; the members of an object each under a key of its own.
 void add_json(const std::string &key, const Json &json, bool whole_file, Collector &collector) {
     const Json::Object *object = json.object();
@@ -202,9 +174,7 @@ void add_json(const std::string &key, const Json &json, bool whole_file, Collect
         collector.add(key, Kind::text, *json.text());
         return;
     }
-    JsonWriter writer;
-    write_json(json, writer);
-    collector.add(key, Kind::json, writer.take());
+    collector.add(key, Kind::json, written(json));
 }
 
 } // namespace
