@@ -129,6 +129,9 @@ TEST_CASE("stasis_model_get_metadata: all of it together is limited") {
     for (size_t i = 0; i < 6; ++i) {
         more.text("big." + std::to_string(i), std::string(1000000, 'x'));
     }
+    const std::string longest(1024, 'k'), longer = longest + "k";
+    more.text(longest, "listed");
+    more.text(longer, "not listed");
     const Folder folder;
     const std::string path = folder.file("model.gguf");
     write_file(path, with_pairs(read_file(stasis::test::quantized_model("quantized/llama")), more));
@@ -137,6 +140,8 @@ TEST_CASE("stasis_model_get_metadata: all of it together is limited") {
     CHECK(said_by(model.get(), "big.3").kind == STASIS_METADATA_TEXT);
     CHECK(said_by(model.get(), "big.4") == left_out("beyond the limit: a value of 1000000 bytes"));
     CHECK(said_by(model.get(), "llama.block_count") == json("2")); // it still fits
+    CHECK(said_by(model.get(), longest) == text("listed"));
+    CHECK(said_by(model.get(), longer).kind == 0);
 }
 
 TEST_CASE("stasis_model_get_metadata: fields of a directory's files") {

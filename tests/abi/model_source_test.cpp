@@ -211,6 +211,27 @@ TEST_CASE("stasis_model_open_source: sizes and counts that are not true") {
     }
 }
 
+TEST_CASE("stasis_model_open_source: a file of weights whose size changes while it is read") {
+    static bool was_read;
+    was_read = false;
+    Source source{test_data("zoo/gemma3-text")};
+    auto raw = sized<stasis_model_source>();
+    raw.size = [](void *user, const char *name) -> int64_t {
+        return Source::size(user, name) + (was_read ? 1 : 0);
+    };
+    raw.read = [](void *user, const char *name, uint64_t offset, void *data,
+                  size_t size_bytes) -> int64_t {
+        was_read = was_read || std::string(name) == "model.safetensors";
+        return Source::read(user, name, offset, data, size_bytes);
+    };
+    raw.user = &source;
+    stasis_model *model = nullptr;
+    stasis_error error;
+    CHECK(stasis_model_open_source(&raw, nullptr, nullptr, &model, &error) == STASIS_IO);
+    CHECK(contains(error, "model.safetensors has another size than before"));
+    CHECK(model == nullptr);
+}
+
 TEST_CASE("stasis_model_open_source: cancelled, and out of time, within a read") {
     const Cancel cancel = make_cancel();
     auto options = sized<stasis_model_options>();
