@@ -34,9 +34,9 @@ func TestGenerateTimesOut(t *testing.T) {
 	session := private(t, model(t, gemma))
 	ok(t, session.Append(background, someTokens(40, 1), nil))
 	options := stasis.GenerateOptions{TokensMax: 1000, IgnoreEnd: true,
-		Timeout: 200 * time.Millisecond}
+		Timeout: 2000 * time.Millisecond}
 	result, err := session.Generate(background, &options, func(stasis.Generated) error {
-		time.Sleep(210 * time.Millisecond)
+		time.Sleep(2010 * time.Millisecond)
 		return nil
 	})
 	refused(t, err, stasis.ErrTimeout)
@@ -48,7 +48,7 @@ func TestGenerateTimesOut(t *testing.T) {
 		if !generation.Generated().Last {
 			tokens++
 		}
-		time.Sleep(70 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
 	}
 	refused(t, generation.Err(), stasis.ErrTimeout)
 	equal(t, tokens >= 1 && tokens <= 3, true)

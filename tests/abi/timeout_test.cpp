@@ -11,6 +11,7 @@ using namespace abi_test;
 namespace {
 
 constexpr uint64_t kTimeoutMs = 5;
+constexpr uint64_t kLongMs = 2000; // some tokens take less, also where a machine stands still
 const char *const kModel = "recall-gemma3";
 
 void wait_it_out() {
@@ -78,7 +79,7 @@ stasis_generate_options of_three(const char *const *stop) {
     options.flags = STASIS_GENERATE_IGNORE_END;
     options.stop_strings = stop;
     options.stop_string_count = stop != nullptr ? 1 : 0;
-    options.timeout_ms = kTimeoutMs + 200; // three tokens take less, with callbacks that sleep
+    options.timeout_ms = kLongMs; // three tokens take less, with callbacks that sleep
     return options;
 }
 
@@ -238,7 +239,7 @@ TEST_CASE("stasis_session_generate: whose time is over keeps the tokens that it 
     options.callback = [](void *user, const stasis_generated *generated) -> int32_t {
         const int32_t heard = Listener::hear(user, generated);
         if (static_cast<Listener *>(user)->tokens.size() == 3) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(220));
+            std::this_thread::sleep_for(std::chrono::milliseconds(kLongMs + 1));
         }
         return heard;
     };
@@ -266,7 +267,7 @@ TEST_CASE("stasis_generation_next: after the generation's time it is over, and t
     REQUIRE(stasis_generation_next(raw, &generated, nullptr) == STASIS_OK);
     CHECK(generated.token == draw(alone.get()));
     CHECK(stasis_session_append(session.get(), nullptr, 0, nullptr, nullptr) == STASIS_BUSY);
-    std::this_thread::sleep_for(std::chrono::milliseconds(220));
+    std::this_thread::sleep_for(std::chrono::milliseconds(kLongMs + 1));
     for (int again = 0; again < 2; ++again) {
         generated.last = 0;
         TIMES_OUT(stasis_generation_next(raw, &generated, error));
@@ -302,8 +303,8 @@ TEST_CASE("stasis_scheduler_submit: a session's time ends it alone: before its p
     CHECK(ended->count == 0);
     CHECK(position(before.get()) == 0);
 
-    submit(scheduler, within, task(some_tokens(3000, 2), 5, 400));
-    submit(scheduler, between, task(some_tokens(20, 3), 1000, 400));
+    submit(scheduler, within, task(some_tokens(3000, 2), 5, kLongMs));
+    submit(scheduler, between, task(some_tokens(20, 3), 1000, kLongMs));
     submit(scheduler, untimed, task(some_tokens(20, 4), 4, UINT64_MAX));
     uint64_t drawn = 0; // two tokens come long before the time is over
     while (drawn < 2) {
@@ -311,7 +312,7 @@ TEST_CASE("stasis_scheduler_submit: a session's time ends it alone: before its p
         REQUIRE(event->end == 0);
         ++drawn;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(420));
+    std::this_thread::sleep_for(std::chrono::milliseconds(kLongMs + 1));
     const AllHeard heard = hear_all(scheduler, 3);
     CHECK(heard.at(within.get()).status == STASIS_TIMEOUT);
     CHECK(heard.at(within.get()).count == 0);

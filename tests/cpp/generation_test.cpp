@@ -188,9 +188,9 @@ TEST_CASE("Generation: ends with its time, as calls do, and tokens stay") {
     std::uint64_t drawn = 0;
     CHECK(times_out([&] {
         for (const stasis::Generated &each :
-             session.generate({.ignore_end = true, .timeout = 200ms})) {
+             session.generate({.ignore_end = true, .timeout = 2000ms})) {
             drawn += each.last ? 0 : 1;
-            std::this_thread::sleep_for(70ms);
+            std::this_thread::sleep_for(700ms);
         }
     }));
     CHECK(drawn >= 1);
@@ -199,9 +199,9 @@ TEST_CASE("Generation: ends with its time, as calls do, and tokens stay") {
     stasis::Session holding = talk();
     holding.append_message("user", kSecond, stasis::ReplyPrompt::Yes);
     stasis::Generation generation =
-        holding.generate({.stop_strings = {"m is 56"}, .timeout = 1500ms});
+        holding.generate({.stop_strings = {"m is 56"}, .timeout = 2000ms});
     CHECK(generation.next()->text == "");
-    std::this_thread::sleep_for(1510ms);
+    std::this_thread::sleep_for(2010ms);
     CHECK(times_out([&] { (void)generation.next(); }));
     CHECK(generation.held_back() == "m"); // nothing else would tell it
     CHECK(generation.stop() == stasis::Stop::Timeout);

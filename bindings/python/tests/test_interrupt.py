@@ -1,51 +1,48 @@
 # Ctrl-C: a real SIGINT, sent to a Python process that is inside a call. The call ends at once with
 # KeyboardInterrupt, and its session is whole: as before the call, or with what was delivered.
-import random
 import signal
-import time
 import unittest
 
 from fixture import Case, model, tokens
 
 SLOW = """
 from fixture import stasis, tokens, GEMMA
-import os, signal, time
+import random, signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 model = stasis.Model(GEMMA, kernels="reference", threads=1)
 session = model.session()
 session.append(tokens(20))
 print(session.digest)
-def interrupted(call):
-    print("ready")
-    begin = time.monotonic()
+def interrupted(call, delay=0.03):
+    # The signal comes from this process, whose calls and timers stand still together.
+    sent = []
+    def send():
+        sent.append(time.monotonic())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     try:
+        threading.Timer(delay, send).start()
         call()
-    except KeyboardInterrupt:
-        print("interrupted", time.monotonic() - begin)
-    else:
         print("missed it")
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted", time.monotonic() - sent[0])
 """
 
 
 class Interrupt(Case):
-    def interrupt(self, text, rounds, delay):
-        """The lines of a script that says "ready" before each call; a signal follows a while
-        later. Among them when it was sent, and when the call had ended."""
+    def interrupt(self, text, rounds):
+        """The lines of a script, but those of `interrupted`; and the seconds that these took."""
         child = self.script(SLOW + text, self.path("file"))
-        self.addCleanup(child.stderr.close)
-        self.addCleanup(child.stdout.close)
+        out, err = child.communicate()
+        self.assertEqual((child.returncode, err), (0, ""))
         lines, waits = [], []
-        for line in child.stdout:
-            if line == "ready\n":
-                time.sleep(delay())
-                child.send_signal(signal.SIGINT)
-                sent = time.monotonic()
-            elif line.startswith("interrupted"):
-                waits.append(time.monotonic() - sent)
+        for line in out.splitlines():
+            if line.startswith("interrupted"):
+                waits.append(float(line.split()[1]))
             else:
-                lines.append(line.rstrip("\n"))
-        self.assertEqual(child.wait(60), 0, child.stderr.read())
+                lines.append(line)
         self.assertEqual(len(waits), rounds, lines)
+        self.assertNotIn("missed it", lines)
         return lines, waits
 
     def test_calls(self):
@@ -66,7 +63,7 @@ interrupted(lambda: afresh.load(sys.argv[1]))
 interrupted(lambda: model.embed([tokens(3000)], pooling="mean"))
 session.append(tokens(5, 2))
 print(session.digest, *session.tokens())
-""", rounds=6, delay=lambda: 0.1)
+""", rounds=6)
         first, *after, last = lines
         self.assertEqual(after, [first] * 3)
         whole = self.session(tokens(20) + tokens(5, 2))
@@ -76,16 +73,16 @@ print(session.digest, *session.tokens())
 
     def test_generation_at_any_moment(self):
         """Whatever was delivered is in the log, and nothing else."""
-        chance = random.Random(1)
         lines, _ = self.interrupt("""
+chance = random.Random(1)
 for round in range(25):
     fork, got = session.fork(), []
     def run():
         for generated in fork.generate(ignore_end=True):
             got.append(generated.token)
-    interrupted(run)
+    interrupted(run, chance.uniform(0.002, 0.08))
     print(fork.digest, fork.tokens() == tokens(20) + got, *got)
-""", rounds=25, delay=lambda: chance.uniform(0.002, 0.08))
+""", rounds=25)
         counts = []
         for line in lines[1:]:
             digest, complete, *got = line.split()
@@ -102,7 +99,7 @@ def run():
     reply.extend(session.say("k is 5. " * 300))
 interrupted(run)
 print(session.digest, reply)
-""", rounds=1, delay=lambda: 0.1)
+""", rounds=1)
         self.assertEqual(lines[1], f"{lines[0]} []")
 
     def test_a_handle_of_the_host_is_not_used_up(self):
@@ -111,7 +108,7 @@ cancel = stasis.Cancel()
 interrupted(lambda: session.append(tokens(3000), cancel=cancel))
 session.append([7], cancel=cancel)
 print(cancel.requested, session.position)
-""", rounds=1, delay=lambda: 0.1)
+""", rounds=1)
         self.assertEqual(lines[1], "False 21")
 
     def test_other_handlers_raise_what_they_raise(self):
@@ -128,20 +125,21 @@ except Enough:
     print("enough", session.position)
 signal.signal(signal.SIGALRM, lambda *_: print("seen"))
 signal.setitimer(signal.ITIMER_REAL, 0.05)
-session.append(tokens(300))
+session.append(tokens(2000, 2))
 print(session.position)
 """)
         out, err = child.communicate()
-        self.assertEqual((out.splitlines()[1:], err), (["enough 20", "seen", "320"], ""))
+        self.assertEqual((out.splitlines()[1:], err), (["enough 20", "seen", "2020"], ""))
 
     def test_in_a_loop_of_events(self):
         child = self.script(SLOW + """
 import asyncio
 got = []
 async def run():
-    print("ready")
     async for generated in session.generate(ignore_end=True):
         got.append(generated.token)
+        if len(got) == 3:
+            print("ready")
 try:
     asyncio.run(run())
 except KeyboardInterrupt:
@@ -149,7 +147,6 @@ except KeyboardInterrupt:
 """)
         for line in child.stdout:
             if line == "ready\n":
-                time.sleep(0.3)
                 child.send_signal(signal.SIGINT)
                 break
         out, err = child.communicate()

@@ -47,7 +47,7 @@ fn a_generation_keeps_its_tokens_and_is_over() {
     let options = GenerateOptions {
         tokens_max: 1000,
         ignore_end: true,
-        timeout: Some(Duration::from_millis(600)),
+        timeout: Some(Duration::from_millis(2000)),
         ..Default::default()
     };
     let mut tokens = 0;
@@ -57,13 +57,13 @@ fn a_generation_keeps_its_tokens_and_is_over() {
             Ok(generated) => tokens += u64::from(!generated.last),
             Err(error) => ended = Some(error.status()),
         }
-        std::thread::sleep(Duration::from_millis(250));
+        std::thread::sleep(Duration::from_millis(700));
     }
     assert_eq!(ended, Some(Status::Timeout));
     assert!((1..=3).contains(&tokens), "{tokens}");
     assert_eq!(session.info().unwrap().position, 40 + tokens);
     let refused = session.generate_with(options, |_| {
-        std::thread::sleep(Duration::from_millis(610));
+        std::thread::sleep(Duration::from_millis(2010));
         ControlFlow::Continue(())
     });
     assert_eq!(status(refused), Status::Timeout);
