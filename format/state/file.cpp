@@ -1,12 +1,15 @@
 // The system's file calls and loops around their short counts and interruptions; see file.h.
 #include "format/state/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -55,6 +58,24 @@ const char *words(FileFailure failure) {
     return "";
 }
 
+int list_names(const char *path, std::vector<std::string> *names) {
+    const std::unique_ptr<DIR, int (*)(DIR *)> directory(::opendir(path), ::closedir);
+    if (directory == nullptr) {
+        return -1;
+    }
+    for (;;) {
+        errno = 0; // the end is told from a failure by it
+        const dirent *const entry = ::readdir(directory.get());
+        if (entry == nullptr) {
+            return errno == 0 ? 0 : -1;
+        }
+        const std::string_view name = entry->d_name;
+        if (name != "." && name != "..") {
+            names->emplace_back(name);
+        }
+    }
+}
+
 } // namespace
 
 const FileOperations &system_files() {
@@ -82,6 +103,10 @@ const FileOperations &system_files() {
         },
         [](const char *path) { return ::unlink(path); },
         [](int descriptor) { return ::close(descriptor); },
+        [](int descriptor) { return ::flock(descriptor, LOCK_SH | LOCK_NB); },
+        [](const char *from, const char *to) { return ::link(from, to); },
+        [](const char *path, mode_t mode) { return ::mkdir(path, mode); },
+        list_names,
     };
     return operations;
 }
@@ -142,6 +167,17 @@ void File::lock() {
         fail_file(Status::busy, FileFailure::in_use, path_);
     }
     fail_file(Status::io, FileFailure::lock, path_, errno);
+}
+
+bool File::lock_shared() {
+    if (files_->lock_shared(descriptor_) != 0) {
+        if (errno == EWOULDBLOCK) {
+            return false;
+        }
+        fail_file(Status::io, FileFailure::lock, path_, errno);
+    }
+    locked_ = true;
+    return true;
 }
 
 size_t File::read_some(void *data, size_t size_bytes, uint64_t offset) const {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "format/state/error.h"
 
@@ -31,6 +32,10 @@ struct FileOperations {
     int (*rename_new)(const char *from, const char *to); // renameat2, EEXIST if `to` exists
     int (*remove)(const char *path);                     // unlink
     int (*close)(int descriptor);
+    int (*lock_shared)(int descriptor); // flock, shared, without waiting
+    int (*link)(const char *from, const char *to);
+    int (*make_directory)(const char *path, mode_t mode);           // mkdir
+    int (*list)(const char *path, std::vector<std::string> *names); // opendir, readdir; no dots
 };
 
 // Returns the calls of the operating system.
@@ -96,6 +101,8 @@ class File {
     // Locks it until the end of this object's life. Throws Error(busy) if another open file of it
     // is locked, in this process or another; Error(io).
     void lock();
+    // The same with others that do so too. False: it is locked alone. Throws Error(io).
+    bool lock_shared();
 
     // Reads exactly `size_bytes`. Throws Error(corrupt) if the file ends earlier (without the path,
     // as all messages about contents), Error(io).

@@ -449,6 +449,10 @@ const FileOperations &Disk::files() {
         [](const char *from, const char *to) { return DiskCalls().rename_new(from, to); },
         [](const char *path) { return DiskCalls().remove(path); },
         [](int descriptor) { return DiskCalls().close(descriptor); },
+        [](int) { return fail_with(ENOSYS); }, // what is written here needs one directory
+        [](const char *, const char *) { return fail_with(ENOSYS); },
+        [](const char *, mode_t) { return fail_with(ENOSYS); },
+        [](const char *, std::vector<std::string> *) { return fail_with(ENOSYS); },
     };
     current = this;
     return operations;

@@ -26,7 +26,7 @@ State hybrid(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
     return sample_state(kHybrid, position, seed, common);
 }
 
-std::shared_ptr<const Snapshot> opened(const Bytes &bytes) {
+std::shared_ptr<const Snapshot> opened_recurrent(const Bytes &bytes) {
     return Snapshot::open_input(Input(bytes));
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("save: zeros, signs of zeros and denormals of a recurrent state are ke
         numbers[5] = std::bit_cast<float>(0x80000001U);
         seal(state);
         const Bytes bytes = saved(state, {.codec = codec});
-        const auto snapshot = opened(bytes);
+        const auto snapshot = opened_recurrent(bytes);
         std::vector<float> read(state.recurrent.numbers());
         snapshot->read_state(0, read.data());
         CHECK(std::memcmp(read.data(), numbers, read.size() * sizeof(float)) == 0);
@@ -101,7 +101,7 @@ TEST_CASE("save: zeros, signs of zeros and denormals of a recurrent state are ke
 }
 
 TEST_CASE("save: a state with neither recurrent layers nor experts is written as ever") {
-    const auto snapshot = opened(saved(sample_state({})));
+    const auto snapshot = opened_recurrent(saved(sample_state({})));
     CHECK(snapshot->root().features_refuse == 0);
     CHECK(element_text(*snapshot, 1).find("recurrent") == std::string::npos);
     CHECK(element_text(*snapshot, 11).find("recurrent") == std::string::npos);
@@ -112,7 +112,7 @@ TEST_CASE("save: a contract for experts needs a feature, and layers need none") 
     state.contract.experts = 3;
     seal(state);
     const Bytes bytes = saved(state);
-    const auto snapshot = opened(bytes);
+    const auto snapshot = opened_recurrent(bytes);
     CHECK(snapshot->root().features_refuse == kFeatureExperts);
     CHECK(snapshot->state().contract == state.contract);
     CHECK(element_text(*snapshot, 11).find(R"("sampling":6,"experts":3})") != std::string::npos);
@@ -177,10 +177,10 @@ TEST_CASE("check_all_sections: a flipped byte of a state that is no longer named
         const StateRef dead = Snapshot::open(path)->layout().states.back();
         save(hybrid(75), path, {.codec = codec});
         Bytes bytes = read_bytes(path);
-        CHECK(check_all_sections(*opened(bytes), {}) > 0);
+        CHECK(check_all_sections(*opened_recurrent(bytes), {}) > 0);
         for (uint64_t at = 0; at < dead.stored_bytes; at += 3) {
             bytes[dead.offset + kFrameBytes + at] ^= 0x10;
-            const auto snapshot = opened(bytes); // the state does not reach it
+            const auto snapshot = opened_recurrent(bytes); // the state does not reach it
             CHECK_THROWS_WITH_AS(check_all_sections(*snapshot, {}),
                                  doctest::Contains("its bytes do not give its checksum"), Error);
             bytes[dead.offset + kFrameBytes + at] ^= 0x10;
@@ -240,7 +240,7 @@ TEST_CASE("write_stream: recurrent states are in the stream form, and progress c
         return true;
     };
     write_stream(state, sink, {.watch = watch});
-    const auto snapshot = opened(bytes);
+    const auto snapshot = opened_recurrent(bytes);
     State read = snapshot->state();
     snapshot->read_pages(read, {});
     snapshot->read_states(read, {});
@@ -260,7 +260,7 @@ TEST_CASE("compare: the first state that differs is named, with its layer and bo
     };
     const auto difference = [&](const State &other, SaveOptions options = {}) {
         const Bytes a = saved(state), b = saved(other, options);
-        return compare(*opened(a), *opened(b), {});
+        return compare(*opened_recurrent(a), *opened_recurrent(b), {});
     };
     CHECK(difference(state).equal);
     const uint64_t layer = state.recurrent.state_size();
@@ -292,7 +292,7 @@ TEST_CASE("compare: the first state that differs is named, with its layer and bo
 }
 
 TEST_CASE("element_json: recurrent layers and their states are listed") {
-    const auto snapshot = opened(saved(hybrid(70)));
+    const auto snapshot = opened_recurrent(saved(hybrid(70)));
     const std::string cache = element_text(*snapshot, 1);
     CHECK(cache.find(R"("recurrent":{"dtype":"f32","layers":[0,2,4],"key_heads":1,"key_dim":3,)"
                      R"("value_heads":2,"value_dim":5,"taps":4,"state_bytes":936,"states":[)"
@@ -301,7 +301,7 @@ TEST_CASE("element_json: recurrent layers and their states are listed") {
     CHECK(element_text(*snapshot, 5).find(R"("layer_windows":[null,0,null,40,null])") !=
           std::string::npos);
     CHECK(element_text(*snapshot, 11).find(R"("sampling":6,"recurrent":7})") != std::string::npos);
-    const auto none = opened(saved(hybrid(70), {.keep = Keep::none}));
+    const auto none = opened_recurrent(saved(hybrid(70), {.keep = Keep::none}));
     CHECK(element_text(*none, 1).find(R"("offset":null,"stored":0})") != std::string::npos);
 }
 
