@@ -15,7 +15,7 @@ constexpr size_t kPieceBytes = size_t{4} << 20; // a few milliseconds of reading
 
 const std::string &Input::path() const {
     static const std::string stream = "stream";
-    return file_ ? file_->path() : stream;
+    return file_ ? file_->path() : ranges_ ? ranges_->name() : stream;
 }
 
 const File *Input::file() const {
@@ -23,12 +23,18 @@ const File *Input::file() const {
 }
 
 uint64_t Input::size() const {
-    return file_ ? static_cast<uint64_t>(file_->status().st_size) : bytes_.size();
+    return file_     ? static_cast<uint64_t>(file_->status().st_size)
+           : ranges_ ? ranges_->size()
+                     : bytes_.size();
 }
 
 void Input::read(void *data, size_t size_bytes, uint64_t offset) const {
     if (file_) {
         file_->read(data, size_bytes, offset);
+        return;
+    }
+    if (ranges_) {
+        ranges_->read(data, size_bytes, offset);
         return;
     }
     if (offset > bytes_.size() || size_bytes > bytes_.size() - offset) {

@@ -15,19 +15,29 @@
 
 namespace stasis::format {
 
+// Bytes that lie elsewhere, piece by piece (store/ranges.h). Thread-safe.
+struct Ranges {
+    virtual ~Ranges() = default;
+    virtual const std::string &name() const = 0; // for messages
+    virtual uint64_t size() const = 0;
+    virtual void read(void *data, size_t size_bytes, uint64_t offset) const = 0;
+};
+
 class Input {
   public:
     explicit Input(File file) : file_(std::move(file)) {}
     explicit Input(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
+    explicit Input(std::shared_ptr<const Ranges> ranges) : ranges_(std::move(ranges)) {}
 
     const std::string &path() const; // for messages
-    const File *file() const;        // null: the bytes are in memory
+    const File *file() const;        // null: the bytes are in memory, or in a store
     uint64_t size() const;           // all bytes, committed or not
     void read(void *data, size_t size_bytes, uint64_t offset) const; // Error(corrupt) at the end
 
   private:
     std::optional<File> file_;
     std::vector<uint8_t> bytes_;
+    std::shared_ptr<const Ranges> ranges_;
 };
 
 // Calls `visit` for each section in the order of the file, as long as sections end before `end` and

@@ -44,21 +44,40 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
             snapshot->known_ = true;
             return;
         }
-
-        // Each step needs the one before it: geometry from the manifest, the log for the page
-        // tables.
-        const auto contents = std::make_shared<Contents>();
-        contents->stamp = stamp;
-        contents->root = snapshot->root();
-        contents->older = snapshot->older();
-        snapshot->read_manifest(*contents, watch);
-        snapshot->read_trees(*contents, watch);
-        snapshot->read_rest(*contents, watch);
-        read_host_data(snapshot->committed(watch), contents->root.file_bytes, *contents);
-        check_state(contents->state, Status::corrupt, watch);
-        snapshot->contents_ = contents;
+        snapshot->read_contents(stamp, watch);
     });
     return snapshot;
+}
+
+std::shared_ptr<const Snapshot> Snapshot::open_root(Input input, const RootBytes &root,
+                                                    const std::shared_ptr<const Contents> &known,
+                                                    const Watch &watch) {
+    const std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(input)));
+    naming(snapshot->input_.path(), [&] {
+        watch.step(0, 0);
+        snapshot->current_ = check_root(snapshot->input_, root);
+        if (known != nullptr && !known->older && known->root == snapshot->root()) {
+            snapshot->contents_ = known;
+            snapshot->known_ = true;
+            return;
+        }
+        snapshot->read_contents(std::nullopt, watch);
+    });
+    return snapshot;
+}
+
+// Each step needs the one before it: geometry from the manifest, the log for the page tables.
+void Snapshot::read_contents(const std::optional<FileStamp> &stamp, const Watch &watch) {
+    const auto contents = std::make_shared<Contents>();
+    contents->stamp = stamp;
+    contents->root = root();
+    contents->older = older();
+    read_manifest(*contents, watch);
+    read_trees(*contents, watch);
+    read_rest(*contents, watch);
+    read_host_data(committed(watch), contents->root.file_bytes, *contents);
+    check_state(contents->state, Status::corrupt, watch);
+    contents_ = contents;
 }
 
 void Snapshot::require_newest() const {

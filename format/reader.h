@@ -71,6 +71,12 @@ class Snapshot {
     open_input(Input input, const std::shared_ptr<const Contents> &known = nullptr,
                const Watch &watch = {});
 
+    // From a store, whose objects never change: nothing but the root is read if it is that of
+    // `known`.
+    static std::shared_ptr<const Snapshot>
+    open_root(Input input, const RootBytes &root,
+              const std::shared_ptr<const Contents> &known = nullptr, const Watch &watch = {});
+
     const std::shared_ptr<const Contents> &contents() const { return contents_; }
     bool known() const { return known_; } // by what was given to open_input
     // All of the state but data of pages and recurrent states (Page::data is null).
@@ -123,6 +129,7 @@ class Snapshot {
   private:
     explicit Snapshot(Input input) : input_(std::move(input)) {}
     Committed committed(const Watch &watch = {}) const;
+    void read_contents(const std::optional<FileStamp> &stamp, const Watch &watch);
     void read_manifest(Contents &into, const Watch &watch) const;
     void read_trees(Contents &into, const Watch &watch) const;
     void read_evictions(Contents &into, const Watch &watch) const;

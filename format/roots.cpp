@@ -217,6 +217,18 @@ CurrentRoot find_root(const Input &input, const Watch &watch) {
     return current;
 }
 
+CurrentRoot check_root(const Input &input, const RootBytes &root) {
+    CurrentRoot current;
+    current.root = decode_root(root);
+    current.slot = kSlotA;
+    check_bounds(current.root, 0);
+    if (current.root.file_bytes != input.size()) {
+        fail(Status::corrupt, "its parts have %llu bytes, its root says %llu",
+             static_cast<Number>(input.size()), static_cast<Number>(current.root.file_bytes));
+    }
+    return current;
+}
+
 std::vector<uint8_t> read_stream(const Source &source, const Watch &watch) {
     Arriving stream{source, watch};
     stream.until(kBlockBytes);

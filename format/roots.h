@@ -25,6 +25,10 @@ struct CurrentRoot {
 // Another process may commit to the file meanwhile. Throws Error(corrupt), Error(version).
 CurrentRoot find_root(const Input &input, const Watch &watch = {});
 
+// Returns the root that is kept apart from its state (STORE.md), after the same checks; the state
+// is all of the input. Throws Error(corrupt), Error(version).
+CurrentRoot check_root(const Input &input, const RootBytes &root);
+
 // Reads one snapshot from a stream: up to its trailer or, if the stream is a file, to the end of
 // its state. Throws Error(corrupt), Error(version), and errors of the source.
 std::vector<uint8_t> read_stream(const Source &source, const Watch &watch = {});

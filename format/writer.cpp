@@ -191,16 +191,6 @@ std::shared_ptr<Contents> write_whole(AtomicFile &whole, const SaveInput &input)
     return written;
 }
 
-// Throws Error(invalid_argument) if the file uses features that this build cannot write.
-void check_known_features(const Snapshot &old) {
-    const uint64_t unknown = old.root().features_read & ~kFeaturesReadKnown;
-    if (unknown != 0) {
-        fail(Status::invalid_argument,
-             "%s: it uses features %016llx, which this build cannot write",
-             old.input().path().c_str(), static_cast<Number>(unknown));
-    }
-}
-
 // Checks that the state may be committed to this file. Throws Error(corrupt) if the file's state is
 // older than its last commit and the session was not loaded from it, Error(conflict) if
 // options.if_match forbids the commit, Error(invalid_argument) for everything else.
@@ -363,6 +353,28 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
         }
     }
     fail_file(Status::busy, FileFailure::crowded, path);
+}
+
+void check_known_features(const Snapshot &old) {
+    const uint64_t unknown = old.root().features_read & ~kFeaturesReadKnown;
+    if (unknown != 0) {
+        fail(Status::invalid_argument,
+             "%s: it uses features %016llx, which this build cannot write",
+             old.input().path().c_str(), static_cast<Number>(unknown));
+    }
+}
+
+std::shared_ptr<const Contents> write_sections(const State &state, const Snapshot *old,
+                                               uint64_t sequence, const Sink &sink,
+                                               const SaveOptions &options) {
+    const SaveInput input{state, nullptr, old, options};
+    check_state(state, Status::invalid_argument);
+    check_data(input);
+    Output output(sink, old != nullptr ? old->file_bytes() : kSectionsBegin, sequence,
+                  options.watch);
+    std::shared_ptr<Contents> written = write_state(output, input);
+    output.flush();
+    return told(std::move(written), State(state));
 }
 
 void write_stream(const State &state, const Sink &sink, const SaveOptions &options) {

@@ -18,6 +18,7 @@
 namespace stasis::format {
 
 struct Contents;
+class Snapshot;
 
 struct SaveOptions {
     bool replace = false; // put a whole new file in place of any regular file
@@ -57,6 +58,16 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
 
 // Writes the whole state in the stream form; options.replace and options.if_match have no effect.
 void write_stream(const State &state, const Sink &sink, const SaveOptions &options);
+
+// Writes the sections of the state that `old` does not hold, to follow its end; without `old` all
+// of them, to follow root slots. The sections have the sequence given, and the root of the contents
+// that are returned refers to them: whoever keeps it has committed. Throws the errors of save but
+// Error(busy) and Error(conflict), and those of reading `old`.
+std::shared_ptr<const Contents> write_sections(const State &state, const Snapshot *old,
+                                               uint64_t sequence, const Sink &sink,
+                                               const SaveOptions &options);
+// Throws Error(invalid_argument) if the file uses features that this build cannot write.
+void check_known_features(const Snapshot &old);
 
 // Replaces the file by a new one that holds nothing but its state, one run for each page, under
 // options.codec; data of rewound positions is gone. Only codec, watch and parallel of the options

@@ -1,0 +1,270 @@
+// A store that fails, loses or damages: errors that name what it was, and sessions as they were.
+#include <doctest/doctest.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "format/store/collect.h"
+#include "store_case.h"
+#include "tests/share.h"
+
+using namespace stasis;
+using namespace stasis::format;
+
+namespace {
+
+// Three puts of a session with keys and values, a value of a host, and more than one segment.
+struct Three {
+    MemoryStore memory;
+    State states[3] = {sample_state(large_pages(60)), sample_state(large_pages(110)),
+                       with_data(sample_state(large_pages(150)), 6000)};
+    StorePut last;
+
+    Three() {
+        for (const State &state : states) {
+            last = memory.put(state, "s", last);
+        }
+    }
+};
+
+} // namespace
+
+TEST_CASE("store: whichever call of the backend fails, the put fails and the session stays") {
+    for (const bool answer_lost : {false, true}) {
+        Three base;
+        const State next = sample_state(large_pages(190));
+        uint64_t failed = 0;
+        for (uint64_t call = answer_lost ? 2 : 1;; ++call) { // a lock has no answer to lose
+            CAPTURE(call);
+            Trouble trouble;
+            (answer_lost ? trouble.lose_answer_at : trouble.fail_at) = call;
+            base.memory.backend->trouble(trouble);
+            const std::string error = error_of([&] { base.memory.put(next, "s", base.last); });
+            const bool reached = base.memory.backend->calls() >= call;
+            base.memory.backend->trouble({});
+            if (!reached) {
+                CHECK(error.empty());
+                break;
+            }
+            ++failed;
+            CHECK(error.substr(0, 2) == "3 ");
+            const State now = base.memory.get("s");
+            if (answer_lost && now.digest == next.digest) { // that of the swap
+                CHECK(error.find("swap") != std::string::npos);
+                check_same(next, now);
+                break;
+            }
+            check_same(base.states[2], now);
+        }
+        CHECK(failed > 10);
+        check_same(next, base.memory.get("s"));
+    }
+}
+
+TEST_CASE("store: a full backend, and one that fails from some call on, keep what was stored") {
+    Three base;
+    Trouble full;
+    full.bytes_max = base.memory.backend->bytes() + 50000;
+    base.memory.backend->trouble(full);
+    const std::string error =
+        error_of([&] { base.memory.put(sample_state(large_pages(190)), "s", base.last); });
+    CHECK(error.find("no space left") != std::string::npos);
+    check_same(base.states[2], base.memory.get("s"));
+    base.memory.backend->trouble({});
+    collect(*base.memory.backend, {});
+    base.memory.put(sample_state(large_pages(190)), "s", base.last);
+    check_same(sample_state(large_pages(190)), base.memory.get("s"));
+}
+
+TEST_CASE("store: an object of any kind that is damaged or missing is refused by its name") {
+    Three base;
+    MemoryBackend &backend = *base.memory.backend;
+    const StoredSession opened = base.memory.store.open("s");
+    std::vector<std::string> named = {root_key("s")};
+    for (const SegmentRef &ref : opened.ranges->root().segments) {
+        named.push_back(object_key(ref.digest));
+    }
+    std::set<std::string> live; // payloads that the last state refers to
+    for (const Section &section : opened.snapshot->sections()) {
+        for (const Segment &segment : opened.ranges->segments()) {
+            for (const Extent &extent : segment.payloads) {
+                if (extent.offset == section.offset + kFrameBytes) {
+                    live.insert(object_key(extent.digest));
+                }
+            }
+        }
+    }
+    REQUIRE(named.size() > 2);
+    REQUIRE(live.size() > 10);
+    named.insert(named.end(), live.begin(), live.end());
+    for (const std::string &key : named) {
+        CAPTURE(key);
+        const Bytes bytes = *backend.get(key, {});
+        std::vector<size_t> places = {0, bytes.size() / 2, bytes.size() - 1};
+        for (size_t at = 0; at < std::min<size_t>(bytes.size(), 400); at += 7) {
+            places.push_back(at);
+        }
+        for (const size_t at : places) {
+            backend.damage(key, at);
+            const std::string error = error_of([&] { base.memory.get("s"); });
+            CHECK((error.substr(0, 2) == "6 " || error.substr(0, 2) == "7 "));
+            CHECK(error.find(key) != std::string::npos);
+            backend.damage(key, at);
+        }
+        backend.remove(key, {});
+        const std::string error = error_of([&] { base.memory.get("s"); });
+        CHECK(error.find(key == named[0] ? "no session" : key) != std::string::npos);
+        backend.put(key, bytes, {});
+        check_same(base.states[2], base.memory.get("s"));
+    }
+
+    // Bytes that change on their way are refused as well.
+    for (uint64_t every = 1; every < 12; ++every) {
+        Trouble trouble;
+        trouble.damage_every = every;
+        backend.trouble(trouble);
+        CHECK(error_of([&] { base.memory.get("s"); }).substr(0, 2) == "6 ");
+        trouble = {};
+        trouble.lose_half_at = 10;
+        backend.trouble(trouble);
+        CHECK(error_of([&] { base.memory.get("s"); }).substr(0, 2) == "3 ");
+        backend.trouble({});
+    }
+}
+
+TEST_CASE("store: a put over a session of which something is lost writes all of it again") {
+    const State next = sample_state(large_pages(190));
+    for (size_t which = 0; which < 4; ++which) {
+        CAPTURE(which);
+        Three base;
+        const StoredSession opened = base.memory.store.open("s");
+        const std::vector<Segment> &segments = opened.ranges->segments();
+        const std::string key = which == 0 ? object_key(segments[0].payloads[0].digest)
+                                : which == 1
+                                    ? object_key(segments.back().payloads.back().digest)
+                                    : object_key(opened.ranges->root().segments[which - 2].digest);
+        if (which % 2 == 0) {
+            base.memory.backend->remove(key, {});
+        } else {
+            base.memory.backend->damage(key, 100);
+        }
+        REQUIRE(!error_of([&] { base.memory.get("s"); }).empty());
+        // As a session would that was computed again: what it remembers is of no use.
+        StorePutOptions options;
+        options.expected = base.last.mark;
+        options.repair = true;
+        base.memory.store.put(next, "s", options);
+        check_same(next, base.memory.get("s"));
+    }
+    // Without being told: from what it cannot read.
+    Three base;
+    const StoredSession opened = base.memory.store.open("s");
+    base.memory.backend->remove(object_key(opened.ranges->root().segments[0].digest), {});
+    StorePutOptions options;
+    options.expected = base.last.mark;
+    base.memory.store.put(next, "s", options);
+    check_same(next, base.memory.get("s"));
+}
+
+TEST_CASE("store: forged segments and roots are refused, whatever field was changed") {
+    Three base;
+    const StoredSession opened = base.memory.store.open("s");
+    const std::string key = "objects/x";
+    const std::string root = root_key("s");
+    const Bytes record = base.memory.backend->get_marked(root, {})->bytes;
+    CHECK(encode_stored_root(decode_stored_root(record, root)) == record);
+    for (size_t size = 0; size < record.size(); ++size) {
+        CHECK(!error_of([&] { decode_stored_root(std::span(record).first(size), root); }).empty());
+    }
+    const auto resealed = [&](size_t at, uint8_t change) {
+        Bytes bytes = record;
+        bytes[at] ^= change;
+        const Digest seal = Sha256().bytes(bytes.data(), bytes.size() - 32).finish();
+        std::copy(seal.bytes.begin(), seal.bytes.end(), bytes.end() - 32);
+        return bytes;
+    };
+    for (size_t at = 0; at < record.size() - 32; ++at) {
+        // Whoever seals it again: what the manifest or the objects say contradicts it, or it is
+        // the length of the state and other numbers that a root may have.
+        const Bytes bytes = resealed(at, 1);
+        MemoryStore forged;
+        for (const std::string &each : keys_of(*base.memory.backend, kObjectPrefix)) {
+            forged.backend->put(each, *base.memory.backend->get(each, {}), {});
+        }
+        forged.backend->swap(root, std::nullopt, bytes, {});
+        const bool sequence_or_ignored = at >= 24 && at < 40; // of the root: not in the manifest
+        const std::string error = error_of([&] { forged.get("s"); });
+        CAPTURE(at);
+        CHECK((sequence_or_ignored || !error.empty()));
+    }
+
+    for (const Segment &segment : opened.ranges->segments()) {
+        const Bytes bytes = encode_segment(segment);
+        CHECK(encode_segment(decode_segment(bytes, key)) == bytes);
+        for (size_t size = 0; size < bytes.size(); size += 1 + size / 64) {
+            CHECK(error_of([&] { decode_segment(std::span(bytes).first(size), key); }).find(key) !=
+                  std::string::npos);
+        }
+        const size_t header = 32 + 48 * segment.payloads.size();
+        for (size_t at = 0; at < header; ++at) {
+            const bool digest = at >= 32 && (at - 32) % 48 >= 16; // checked when it is read
+            Bytes forged = bytes;
+            forged[at] ^= 1;
+            CHECK((digest || !error_of([&] { decode_segment(forged, key); }).empty()));
+        }
+    }
+}
+
+TEST_CASE("store: a directory is left whole by a writer that is killed at any moment") {
+    const ScratchFolder folder;
+    constexpr uint64_t kMost = 60;
+    std::vector<State> states;
+    for (uint64_t position = 1; position <= kMost; ++position) {
+        states.push_back(sample_state(large_pages(position)));
+    }
+    std::mt19937_64 random(20261126);
+    uint64_t position = 0;
+    for (uint64_t round = 0; round < (test::kSanitized ? 5 : 40); ++round) {
+        const pid_t writer = fork();
+        REQUIRE(writer >= 0);
+        if (writer == 0) {
+            try {
+                const Store store(open_directory_backend(folder.path("d")));
+                StorePutOptions options;
+                for (uint64_t next = position % kMost;; next = (next + 1) % kMost) {
+                    options.overwrite = true;
+                    store.put(states[next], "s", options);
+                }
+            } catch (...) {
+                _exit(1);
+            }
+        }
+        usleep(static_cast<useconds_t>(random() % 30000));
+        kill(writer, SIGKILL);
+        int status = 0;
+        REQUIRE(waitpid(writer, &status, 0) == writer);
+        REQUIRE(WIFSIGNALED(status));
+        const Store store(open_directory_backend(folder.path("d")));
+        bool there = false;
+        store.list([&](const ListedSession &session) {
+            CHECK(session.damage.empty());
+            return there = true;
+        });
+        if (there) {
+            const StoredSession opened = store.open("s");
+            State state = opened.snapshot->state();
+            opened.snapshot->read_pages(state, {});
+            check_same(states[state.log.size() - 1], state);
+            position = state.log.size();
+        }
+        if (round % 4 == 0) {
+            collect(store.backend(), {});
+        }
+    }
+    CHECK(position != 0);
+}
