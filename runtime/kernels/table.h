@@ -25,6 +25,8 @@ inline constexpr uint32_t kContractRecurrent = 1; // of models that have such la
 inline constexpr uint32_t kContractExperts = 1;
 inline constexpr uint32_t kContractEmbeddings = 1; // in no snapshot
 
+inline constexpr float kDrawFloor = -28.0F; // C7: exp(kDrawFloor) * 2^40 is below 1
+
 // Workspace of one thread, 64-byte aligned, for operands that a kernel packs.
 inline constexpr size_t kScratchBytes = 1024 * 1024;
 
@@ -222,6 +224,14 @@ struct Table {
     void (*embed)(const uint16_t *row, float scale, size_t n, float *y);   // y = f32(row) * scale
     void (*embed_wide)(const float *row, float scale, size_t n, float *y); // y = row * scale
     void (*softcap)(float *x, size_t n, float cap); // x = cap * tanh(x / cap)
+
+    // C7. Returns the index of the first of the largest values, none of them NaN; n is at least 1.
+    size_t (*first_largest)(const float *x, size_t n);
+    // C7, for each of n logits: scaled = logit / temperature, within the finite range, and power =
+    // exp(scaled - best); the power is 0 where that is below kDrawFloor or the logit is -infinity.
+    void (*draw_powers)(const float *logits, size_t n, float temperature, float best, float *scaled,
+                        float *powers);
+
     // Returns the index of the first value that is not finite once rounded to bf16 (C9); n if there
     // is none.
     size_t (*find_nonfinite)(const float *x, size_t n);

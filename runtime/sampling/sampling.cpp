@@ -49,9 +49,12 @@
 
 #include "format/state/error.h"
 #include "runtime/kernels/math.h"
+#include "runtime/kernels/table.h"
 #include "runtime/sampling/lanes.h"
 #include "runtime/sampling/penalties.h"
 #include "runtime/sampling/philox.h"
+#include "runtime/sampling/prefix.h"
+#include "runtime/sampling/ranking.h"
 
 namespace stasis {
 namespace {
@@ -60,24 +63,16 @@ __extension__ using Uint128 = unsigned __int128;
 
 constexpr float kWeightOne = 0x1p40F;
 constexpr uint64_t kWeightMax = uint64_t{1} << 40; // of the first candidate
-constexpr float kExponentMin = -28.0F;             // below it the weight is 0
-constexpr size_t kStepMax = static_cast<size_t>(-kExponentMin) * 16;
 
-bool better(const Candidate &a, const Candidate &b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+const kernels::Table &table() {
+    static const kernels::Table &best = kernels::best_table();
+    return best;
 }
 
 // Step 5: the first token by (logit descending, token ascending).
 uint32_t argmax(std::span<const float> row, bool constrained) {
-    float highest = kRemoved;
-    size_t found = row.size();
-    for (size_t token = 0; token < row.size(); ++token) {
-        if (row[token] > highest) {
-            highest = row[token];
-            found = token;
-        }
-    }
-    if (found == row.size()) {
+    const size_t found = table().first_largest(row.data(), row.size());
+    if (row[found] == kRemoved) {
         fail(constrained ? Status::no_token : Status::invalid_argument,
              "sampling: biases of -infinity removed all %s%zu tokens, expected one to be left",
              constrained ? "that the constraint allows of " : "", row.size());
@@ -128,44 +123,31 @@ void keep_best(std::vector<Candidate> &candidates, size_t top_k) {
     }
 }
 
-// Steps 5 to 7: collects candidates with their weights, in no order. `max` is the best one's logit.
-void collect(std::span<const float> row, const Sampling &sampling, float max,
-             std::vector<Candidate> &candidates) {
-    const size_t top_k = sampling.top_k;
+// Steps 6 and 7: collects candidates with their weights, in no order.
+void collect(size_t top_k, SamplingScratch &scratch) {
+    std::vector<Candidate> &candidates = scratch.candidates;
+    const std::vector<float> &scaled = scratch.scaled, &powers = scratch.powers;
     // With top_k, a few more candidates are gathered before the worst of them are dropped. From
     // then on, logits below the last one kept are not gathered.
-    const size_t gathered_max = top_k == 0 ? row.size() + 1 : 2 * top_k + 1024;
+    const size_t gathered_max = top_k == 0 ? scaled.size() + 1 : 2 * top_k + 1024;
     float lowest = -FLT_MAX;
     candidates.clear();
-    candidates.reserve(std::min(gathered_max, row.size()));
-    for (uint32_t token = 0; token < row.size(); ++token) {
-        const float l = finite(row[token] / sampling.temperature);
-        if (l < lowest || l - max < kExponentMin || row[token] == kRemoved) {
+    candidates.reserve(std::min(gathered_max, scaled.size()));
+    for (uint32_t token = 0; token < scaled.size(); ++token) {
+        if (scaled[token] < lowest) {
             continue;
         }
-        candidates.push_back({l, token, 0});
+        const uint64_t weight = weight_of(powers[token]);
+        if (weight == 0) {
+            continue;
+        }
+        candidates.push_back({scaled[token], token, weight});
         if (candidates.size() == gathered_max) {
             keep_best(candidates, top_k);
             lowest = candidates.back().logit;
         }
     }
     keep_best(candidates, top_k);
-    size_t kept = 0;
-    for (Candidate candidate : candidates) {
-        candidate.weight =
-            static_cast<uint64_t>(kernels::exp_f32(candidate.logit - max) * kWeightOne);
-        candidates[kept] = candidate;
-        kept += candidate.weight > 0 ? 1 : 0;
-    }
-    candidates.resize(kept);
-}
-
-uint64_t total_weight(std::span<const Candidate> candidates) {
-    uint64_t total = 0;
-    for (const Candidate &candidate : candidates) {
-        total += candidate.weight;
-    }
-    return total;
 }
 
 uint64_t largest_weight(std::span<const Candidate> candidates) {
@@ -184,45 +166,25 @@ uint64_t share_of(uint64_t total, float share) {
 }
 
 // Returns the last candidate of the shortest prefix, in the order of `before`, whose weights add up
-// to at least `weight`, which is in [1, total]. Reorders the candidates. `step`, at most kStepMax,
+// to at least `weight`, which is in [1, total]. Reorders the candidates. `step`, below kSteps,
 // never falls in that order, so the sums of whole steps determine the step in which the prefix
-// ends. Within that step the search halves the candidates, and continues in one half only.
+// ends.
 template <typename Step, typename Before>
 Candidate prefix_end(std::vector<Candidate> &candidates, uint64_t weight, const Step &step,
                      const Before &before) {
-    assert(weight >= 1);
-    std::array<uint64_t, kStepMax + 1> sums{};
+    StepSums sums{};
     for (const Candidate &candidate : candidates) {
         sums[step(candidate)] += candidate.weight;
     }
-    size_t last = 0;
-    // `last` becomes the step in which the prefix ends.
-    while (sums[last] < weight) {
-        weight -= sums[last++];
-    }
-    auto from = candidates.begin(); // the prefix ends in [from, end)
-    auto end =
-        std::partition(from, candidates.end(), [&](const Candidate &c) { return step(c) == last; });
-    // Each round halves [from, end), and keeps the half in which the prefix ends.
-    while (end - from > 1) {
-        const auto middle = from + (end - from) / 2;
-        std::nth_element(from, middle, end, before);
-        const uint64_t half = total_weight({from, middle});
-        if (half >= weight) {
-            end = middle;
-        } else {
-            weight -= half;
-            from = middle;
-        }
-    }
-    return *from;
+    const size_t last = last_step(sums, weight);
+    const auto end = std::partition(candidates.begin(), candidates.end(),
+                                    [&](const Candidate &c) { return step(c) == last; });
+    return prefix_end(std::span<Candidate>(candidates.begin(), end), weight, before);
 }
 
 // The same in the order of `better`, by steps of 1/16 below `max`.
 Candidate prefix_end(std::vector<Candidate> &candidates, float max, uint64_t weight) {
-    const auto step = [max](const Candidate &c) {
-        return static_cast<size_t>((max - c.logit) * 16.0F);
-    };
+    const auto step = [max](const Candidate &c) { return step_of(max, c.logit); };
     return prefix_end(candidates, weight, step, better);
 }
 
@@ -271,11 +233,16 @@ void keep_typical(std::vector<Candidate> &candidates, float max, const SamplingV
     keep_to(candidates, reached, v2.min_keep, before);
 }
 
-// Step 9: keeps the candidates above min_p. `largest` is the largest weight.
+// Step 9: the least weight that min_p keeps. `largest` is the largest weight.
+uint64_t least_weight(uint64_t largest, float min_p) {
+    const Uint128 product = Uint128{largest} * static_cast<uint64_t>(min_p * kWeightOne);
+    return static_cast<uint64_t>(product >> 40);
+}
+
+// Step 9: keeps the candidates above min_p.
 void keep_min_p(std::vector<Candidate> &candidates, uint64_t largest, float min_p,
                 uint32_t min_keep) {
-    const Uint128 product = Uint128{largest} * static_cast<uint64_t>(min_p * kWeightOne);
-    const auto least = static_cast<uint64_t>(product >> 40);
+    const uint64_t least = least_weight(largest, min_p);
     const auto falls = [least](const Candidate &c) { return c.weight < least; };
     if (min_keep == 1 || candidates.size() - static_cast<size_t>(std::count_if(
                                                  candidates.begin(), candidates.end(), falls)) >=
@@ -317,6 +284,23 @@ bool coin_falls(const Sampling &sampling, uint64_t position) {
            coin_bits(sampling.seed, position) < static_cast<uint64_t>(probability * 0x1p32F);
 }
 
+// Step 12: the weight that the candidates up to the drawn one reach.
+uint64_t reached_by(uint64_t random, uint64_t total) {
+    return static_cast<uint64_t>(Uint128{random} * total >> 64) + 1;
+}
+
+// Steps 6 to 12 for settings that need no list of the candidates.
+uint32_t draw_ranked(const Sampling &sampling, float max, uint64_t random,
+                     SamplingScratch &scratch) {
+    const uint64_t least = least_weight(kWeightMax, sampling.min_p);
+    Ranking ranking(scratch, max, std::max<uint64_t>(least, 1));
+    uint64_t total = ranking.total();
+    if (sampling.top_p < 1.0F) {
+        total = ranking.prefix(share_of(total, sampling.top_p)).weights;
+    }
+    return ranking.prefix(reached_by(random, total)).token;
+}
+
 // Returns the random block of a position and a stream: stream 0 for draws, 1 for the coin of XTC.
 std::array<uint32_t, 4> random_block(uint64_t seed, uint64_t position, uint32_t stream) {
     const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
@@ -352,9 +336,18 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
     // Division by a positive number keeps the order, so the best token keeps the maximum.
     const float max = finite(row[best] / sampling.temperature);
 
-    // Steps 6 to 11.
+    // Steps 6 to 12.
+    scratch.scaled.resize(row.size());
+    scratch.powers.resize(row.size());
+    table().draw_powers(row.data(), row.size(), sampling.temperature, max, scratch.scaled.data(),
+                        scratch.powers.data());
+    const uint64_t random = random_bits(sampling.seed, position);
+    const bool coin = coin_falls(sampling, position);
+    if (sampling.top_k == 0 && v2.typical_p == 1.0F && v2.min_keep == 1 && !coin) {
+        return draw_ranked(sampling, max, random, scratch);
+    }
     std::vector<Candidate> &candidates = scratch.candidates;
-    collect(row, sampling, max, candidates);
+    collect(sampling.top_k, scratch);
     uint64_t largest = kWeightMax;
     if (v2.typical_p < 1.0F) {
         keep_typical(candidates, max, v2);
@@ -366,14 +359,10 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
     if (sampling.top_p < 1.0F) {
         keep_top_p(candidates, max, sampling.top_p, v2.min_keep);
     }
-    if (coin_falls(sampling, position)) {
+    if (coin) {
         exclude_top(candidates, v2);
     }
-
-    // Step 12.
-    const Uint128 product =
-        Uint128{random_bits(sampling.seed, position)} * total_weight(candidates);
-    return prefix_end(candidates, max, static_cast<uint64_t>(product >> 64) + 1).token;
+    return prefix_end(candidates, max, reached_by(random, total_weight(candidates))).token;
 }
 
 } // namespace stasis

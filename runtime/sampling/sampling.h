@@ -37,6 +37,7 @@ struct Candidate {
 // Memory of one sampler, reused from token to token so that later calls allocate nothing.
 struct SamplingScratch {
     std::vector<float> logits;         // [vocabulary]
+    std::vector<float> scaled, powers; // [vocabulary]: l of step 5, exp(l - max)
     std::vector<Candidate> candidates; // at most [vocabulary]
     std::vector<uint32_t> counts;      // [vocabulary], all zero between calls
     std::vector<uint32_t> matches;     // at most [history]

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/kernels/table.h"
 
@@ -23,7 +24,7 @@ using All =
          &Table::silu_multiply, &Table::multiply, &Table::attention_finish_gated, &Table::softmax,
          &Table::add_scaled, &Table::sigmoid, &Table::silu_gate, &Table::gelu_gate,
          &Table::limited_gate, &Table::add, &Table::embed, &Table::embed_wide, &Table::softcap,
-         &Table::find_nonfinite>;
+         &Table::first_largest, &Table::draw_powers, &Table::find_nonfinite>;
 static_assert(sizeof(Table) == (1 + All::kCount) * sizeof(void *),
               "the name and every entry of the list above");
 
@@ -89,6 +90,16 @@ inline constexpr Call kCalls[] = {
     {"embed_wide", 8, [](const Table &t, Operands &o) { t.embed_wide(o.x, 11.3125F, o.n, o.y); }},
     {"softcap", 8,
      [](const Table &t, Operands &o) { t.softcap(o.y, o.n, o.n % 2 == 0 ? 30.0F : 50.0F); }},
+    {"draw_powers, scaled", 8,
+     [](const Table &t, Operands &o) {
+         std::vector<float> powers(o.n);
+         t.draw_powers(o.x, o.n, 0.7F, 1.5F, o.y, powers.data());
+     }},
+    {"draw_powers, powers", 8,
+     [](const Table &t, Operands &o) {
+         std::vector<float> scaled(o.n);
+         t.draw_powers(o.x, o.n, 1.3F, 20.0F, scaled.data(), o.y);
+     }},
     {"find_nonfinite", 4,
      [](const Table &t, Operands &o) { o.found = t.find_nonfinite(o.x, o.n); }},
 };

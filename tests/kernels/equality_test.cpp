@@ -4,9 +4,12 @@
 #include <limits>
 
 #include "runtime/kernels/environment.h"
+#include "runtime/kernels/math.h"
+#include "tests/kernels/guarded.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/naive.h"
 
+using stasis::kernels::exp_f32;
 using stasis::kernels::FloatEnvironment;
 using stasis::kernels::Table;
 
@@ -109,6 +112,51 @@ TEST_CASE("find_nonfinite: names the first value that is not finite as a bf16") 
             }
         }
         CHECK(table.find_nonfinite(nullptr, 0) == 0);
+    });
+}
+
+TEST_CASE(
+    "first_largest: the first of equal ones, zeros of either sign and infinities among them") {
+    const float infinity = std::numeric_limits<float>::infinity();
+    for_each_table([&](const Table &table) {
+        for (size_t n = 1; n <= 67; ++n) {
+            const Guarded<float> all(std::vector<float>(n, -infinity), Edge::back);
+            CHECK(table.first_largest(all.data(), n) == 0);
+            for (size_t at = 0; at < n; ++at) {
+                for (const float value : {-1.0F, 0.0F, -0.0F, 0x1p-126F, infinity}) {
+                    std::vector<float> x(n, std::min(-value, -2.0F));
+                    x[at] = value;
+                    x[n - 1] = value == 0.0F ? -value : value;
+                    const Guarded<float> placed(x, Edge::back);
+                    CHECK(table.first_largest(placed.data(), n) == at);
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("draw_powers: what is removed, too far below, or beyond the finite range") {
+    const FloatEnvironment environment;
+    const float infinity = std::numeric_limits<float>::infinity();
+    const float logits[] = {3.0F,
+                            -infinity,
+                            -0x1.fffffeP+127F,
+                            0x1.fffffeP+127F,
+                            -25.0F,
+                            std::nextafter(-25.0F, -infinity)};
+    for_each_table([&](const Table &table) {
+        float scaled[6], powers[6];
+        table.draw_powers(logits, 6, 1.0F, 3.0F, scaled, powers);
+        CHECK(powers[0] == 1.0F);
+        CHECK(powers[4] == exp_f32(-28.0F));
+        CHECK((powers[1] == 0.0F && powers[2] == 0.0F && powers[5] == 0.0F));
+        table.draw_powers(logits, 6, 0.5F, 0x1.fffffeP+127F, scaled, powers);
+        CHECK(scaled[3] == 0x1.fffffeP+127F); // twice as much is beyond
+        CHECK(powers[3] == 1.0F);
+        // Where the best one is the least number that there is, a removed one still has no power.
+        table.draw_powers(logits, 3, 0.5F, -0x1.fffffeP+127F, scaled, powers);
+        CHECK(scaled[1] == -0x1.fffffeP+127F);
+        CHECK((powers[1] == 0.0F && powers[2] == 1.0F));
     });
 }
 

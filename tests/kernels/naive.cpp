@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <limits>
 
@@ -288,6 +289,22 @@ void limited_gate(const float *gate, const float *up, size_t n, float limit, uin
     }
 }
 
+// C7, steps 5 and 7
+size_t first_largest(const float *x, size_t n) {
+    return static_cast<size_t>(std::max_element(x, x + n) - x);
+}
+
+void draw_powers(const float *logits, size_t n, float temperature, float best, float *scaled,
+                 float *powers) {
+    for (size_t i = 0; i < n; ++i) {
+        const float quotient = soft::div(logits[i], temperature);
+        scaled[i] = std::isinf(quotient) ? std::copysign(FLT_MAX, quotient) : quotient;
+        const float below = soft::sub(scaled[i], best);
+        const bool counts = below >= -28.0F && !(std::isinf(logits[i]) && logits[i] < 0.0F);
+        powers[i] = counts ? exp(below) : 0.0F;
+    }
+}
+
 // C12
 void softmax(const float *x, size_t n, float *y) {
     std::vector<float> powers(x, x + n);
@@ -368,6 +385,8 @@ const stasis::kernels::Table &table() {
         made.embed_wide = embed_wide;
         made.softcap = softcap;
         made.find_nonfinite = find_nonfinite;
+        made.first_largest = first_largest;
+        made.draw_powers = draw_powers;
         return made;
     }();
     return entries;

@@ -125,7 +125,8 @@ TEST_CASE("sample: a large vocabulary draws what the plain restatement draws, an
     const std::vector<uint32_t> history{5, 77, 262143, 5, 77};
     sample(peak, warm, 0, history, scratch);
     const auto storage = [&] {
-        return std::array<const void *, 4>{scratch.logits.data(), scratch.candidates.data(),
+        return std::array<const void *, 6>{scratch.logits.data(), scratch.scaled.data(),
+                                           scratch.powers.data(), scratch.candidates.data(),
                                            scratch.counts.data(), scratch.matches.data()};
     };
     const auto before = storage();

@@ -14,6 +14,7 @@ void add_activations(Table &table); // activation.cpp
 void add_elementwise(Table &table); // elementwise.cpp
 void add_recurrent(Table &table);   // recurrent.cpp
 void add_experts(Table &table);     // experts.cpp
+void add_draw(Table &table);        // draw.cpp
 
 void matmul(const Matmul &task); // attention computes its scores with it
 

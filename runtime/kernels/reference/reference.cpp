@@ -19,6 +19,7 @@ Reference make_reference() {
     add_elementwise(made.table);
     add_recurrent(made.table);
     add_experts(made.table);
+    add_draw(made.table);
     made.exp = exp, made.tanh = tanh, made.sigmoid = sigmoid, made.softplus = softplus;
     return made;
 }

@@ -12,6 +12,7 @@ void add_activations(Table &table); // activation.cpp
 void add_elementwise(Table &table); // elementwise.cpp
 void add_recurrent(Table &table);   // recurrent.cpp
 void add_experts(Table &table);     // experts.cpp
+void add_draw(Table &table);        // draw.cpp
 
 [[gnu::always_inline]] inline void add_lanes(Table &table) {
     add_norm(table);
@@ -21,6 +22,7 @@ void add_experts(Table &table);     // experts.cpp
     add_elementwise(table);
     add_recurrent(table);
     add_experts(table);
+    add_draw(table);
 }
 
 } // namespace stasis::kernels::STASIS_TABLE
