@@ -35,7 +35,8 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libstasis-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "libstasis-doc, libsentencepiece-dev, libpcre2-dev, \
-libutf8proc-dev, libxxhash-dev, libzstd-dev, libssl-dev, g++") # for the static library
+libutf8proc-dev, libxxhash-dev, libzstd-dev, libsqlite3-dev, libssl-dev, \
+g++") # for the static library
 set(CPACK_COMPONENT_DEV_DESCRIPTION "${SESSIONS} (development files)\n${ABOUT}
 .
 This package holds the headers for C and C++, the static library, what

@@ -39,6 +39,10 @@ OLDER(pthread_getspecific, "GLIBC_2.2.5");
 OLDER(pthread_join, "GLIBC_2.2.5");
 OLDER(pthread_key_create, "GLIBC_2.2.5");
 OLDER(pthread_key_delete, "GLIBC_2.2.5");
+OLDER(pthread_mutex_trylock, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_destroy, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_init, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_settype, "GLIBC_2.2.5");
 OLDER(pthread_once, "GLIBC_2.2.5");
 OLDER(pthread_rwlock_destroy, "GLIBC_2.2.5");
 OLDER(pthread_rwlock_init, "GLIBC_2.2.5");
@@ -52,11 +56,7 @@ OLDER(dlmopen, "GLIBC_2.3.4");
 OLDER(dlvsym, "GLIBC_2.2.5");
 OLDER(pthread_condattr_setpshared, "GLIBC_2.2.5");
 OLDER(pthread_kill, "GLIBC_2.2.5");
-OLDER(pthread_mutex_trylock, "GLIBC_2.2.5");
-OLDER(pthread_mutexattr_destroy, "GLIBC_2.2.5");
-OLDER(pthread_mutexattr_init, "GLIBC_2.2.5");
 OLDER(pthread_mutexattr_setpshared, "GLIBC_2.2.5");
-OLDER(pthread_mutexattr_settype, "GLIBC_2.2.5");
 OLDER(pthread_rwlock_timedrdlock, "GLIBC_2.2.5");
 OLDER(pthread_rwlock_timedwrlock, "GLIBC_2.2.5");
 OLDER(pthread_rwlock_tryrdlock, "GLIBC_2.2.5");
@@ -91,6 +91,12 @@ HIDDEN int __wrap_stat(const char *path, struct stat *result) {
     return __xstat(STAT_VERSION, path, result);
 }
 HIDDEN int __wrap_lstat(const char *path, struct stat *result) {
+    return __lxstat(STAT_VERSION, path, result);
+}
+HIDDEN int __wrap_stat64(const char *path, struct stat *result) {
+    return __xstat(STAT_VERSION, path, result);
+}
+HIDDEN int __wrap_lstat64(const char *path, struct stat *result) {
     return __lxstat(STAT_VERSION, path, result);
 }
 HIDDEN int __wrap_fstat(int file, struct stat *result) {

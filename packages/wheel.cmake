@@ -9,10 +9,11 @@ endif()
 # Names that have a version after 2.28, each with its older form in glibc_2_28.c.
 set(LATER dladdr dlclose dlerror dlopen dlsym exp log log2 pow pthread_attr_setaffinity_np
   pthread_cond_clockwait pthread_create pthread_detach pthread_getspecific pthread_join
-  pthread_key_create pthread_key_delete pthread_once pthread_rwlock_destroy pthread_rwlock_init
-  pthread_rwlock_rdlock pthread_rwlock_unlock pthread_rwlock_wrlock pthread_setspecific
-  pthread_sigmask stat lstat fstat fstat64 __libc_single_threaded __pthread_key_create arc4random
-  _dl_find_object)
+  pthread_key_create pthread_key_delete pthread_mutex_trylock pthread_mutexattr_destroy
+  pthread_mutexattr_init pthread_mutexattr_settype pthread_once pthread_rwlock_destroy
+  pthread_rwlock_init pthread_rwlock_rdlock pthread_rwlock_unlock pthread_rwlock_wrlock
+  pthread_setspecific pthread_sigmask stat lstat fstat stat64 lstat64 fstat64
+  __libc_single_threaded __pthread_key_create arc4random _dl_find_object)
 list(TRANSFORM LATER PREPEND -Wl,--wrap=)
 
 function(stasis_for_wheel TARGET)
@@ -26,7 +27,7 @@ function(stasis_for_wheel TARGET)
 endfunction()
 
 set(STATIC_LIBRARIES)
-foreach(NAME sentencepiece pcre2-8 utf8proc xxhash zstd crypto)
+foreach(NAME sentencepiece pcre2-8 utf8proc xxhash zstd sqlite3 crypto)
   find_library(STASIS_STATIC_${NAME} lib${NAME}.a HINTS ${SENTENCEPIECE_LIBRARY_DIRS} REQUIRED)
   list(APPEND STATIC_LIBRARIES ${STASIS_STATIC_${NAME}})
 endforeach()
@@ -71,9 +72,8 @@ if(TARGET stasis_cuda)
   stasis_for_wheel(stasis_wheel_cuda)
   set_target_properties(stasis_wheel_cuda PROPERTIES OUTPUT_NAME stasis_cuda SUFFIX .so.0)
   target_compile_definitions(stasis_wheel_cuda PRIVATE STASIS_CUDA_MODULE)
-  set(LATER dlmopen dlvsym pthread_condattr_setpshared pthread_kill pthread_mutex_trylock
-    pthread_mutexattr_destroy pthread_mutexattr_init pthread_mutexattr_setpshared
-    pthread_mutexattr_settype pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock
+  set(LATER dlmopen dlvsym pthread_condattr_setpshared pthread_kill
+    pthread_mutexattr_setpshared pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock
     pthread_rwlock_tryrdlock pthread_rwlock_trywrlock pthread_rwlockattr_destroy
     pthread_rwlockattr_init pthread_rwlockattr_setpshared pthread_spin_destroy pthread_spin_init
     pthread_spin_lock pthread_spin_trylock pthread_spin_unlock sem_destroy sem_init sem_post

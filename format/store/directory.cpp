@@ -298,7 +298,7 @@ std::optional<Marked> Directory::get_marked(const std::string &key, const Watch 
     return Marked{std::move(*bytes), std::move(mark)};
 }
 
-// Whoever replaces or removes an object holds the lock of its key; 64 keys in 65 have another one.
+// Whoever replaces or removes an object holds the lock of its key; few other keys have the same.
 File Directory::lock_key(const std::string &key, const Watch &watch) const {
     const std::string digits = mark_of({reinterpret_cast<const uint8_t *>(key.data()), key.size()});
     return wait_for_lock(files_, root_ + kLocks + "/swap-" + digits.substr(0, 2), LockKind::alone,

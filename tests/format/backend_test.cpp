@@ -43,7 +43,7 @@ TEST_CASE("Backend: an object comes back whole, whatever its size") {
             CHECK((read_range(*backend, key, 0, size, &found) == bytes));
             CHECK(found);
         }
-        CHECK(keys_of(*backend, "sizes/").size() == 14);
+        CHECK(listed_keys(*backend, "sizes/").size() == 14);
     });
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("Backend: what is not there") {
         CHECK(!backend->get("a"));
         CHECK(!backend->get("a/b"));
         backend->remove("a/b");
-        CHECK((keys_of(*backend) == std::vector<std::string>{"a/b/c"}));
+        CHECK((listed_keys(*backend) == std::vector<std::string>{"a/b/c"}));
     });
 }
 
@@ -154,21 +154,21 @@ TEST_CASE("Backend: what is no key is refused, by each function") {
         }
         for (const char *prefix : {"/", "a//", "..", "../", "a/.", ".n", "a b", "%", "a*"}) {
             CAPTURE(prefix);
-            CHECK(thrown_by([&] { keys_of(*backend, prefix); }) == Status::invalid_argument);
+            CHECK(thrown_by([&] { listed_keys(*backend, prefix); }) == Status::invalid_argument);
         }
-        CHECK(keys_of(*backend).empty());
+        CHECK(listed_keys(*backend).empty());
         for (const std::string &key : {longest, "s" + part.substr(1), std::string("a._-Z9")}) {
             backend->put(key, text_bytes(key));
             CHECK((backend->get(key) == text_bytes(key)));
         }
-        CHECK(keys_of(*backend).size() == 3);
+        CHECK(listed_keys(*backend).size() == 3);
     });
 }
 
 TEST_CASE("Backend::list: keys in the order of bytes, from a prefix on") {
     with_backends([](const BackendKind &kind, const std::string &path) {
         const auto backend = kind.open(path);
-        CHECK(keys_of(*backend).empty());
+        CHECK(listed_keys(*backend).empty());
         // A directory's own order would be another one: 'a-b' and 'a.b' come before 'a/...'.
         const std::vector<std::string> keys = {
             "A/x", "B",  "a-b",      "a.b/c",  "a/b", "a/b.c",    "a/b0",    "a/ba/x", "a0/x",
@@ -177,7 +177,7 @@ TEST_CASE("Backend::list: keys in the order of bytes, from a prefix on") {
         for (size_t i = 0; i < keys.size(); ++i) {
             backend->put(keys[i * 7 % keys.size()], Bytes(i * 7 % keys.size(), 1));
         }
-        CHECK((keys_of(*backend) == keys));
+        CHECK((listed_keys(*backend) == keys));
         for (const char *prefix :
              {"", "a", "a/", "a/b", "a/b.", "ab/c", "ab/c/", "ab/c/d", "roots/", "roots/1", "c",
               "a/c", "zz", "z", "a/b/", "A", "a_", "Z"}) {
@@ -185,7 +185,7 @@ TEST_CASE("Backend::list: keys in the order of bytes, from a prefix on") {
             std::vector<std::string> expected;
             std::copy_if(keys.begin(), keys.end(), std::back_inserter(expected),
                          [&](const std::string &key) { return key.rfind(prefix, 0) == 0; });
-            CHECK((keys_of(*backend, prefix) == expected));
+            CHECK((listed_keys(*backend, prefix) == expected));
         }
         size_t at = 0;
         backend->list("", [&](const ListedObject &each) {
@@ -202,8 +202,8 @@ TEST_CASE("Backend::list: keys in the order of bytes, from a prefix on") {
             backend->put("new/" + each.key, {});
             return true;
         });
-        CHECK(keys_of(*backend, "a/").empty());
-        CHECK(keys_of(*backend, "new/").size() == 4);
+        CHECK(listed_keys(*backend, "a/").empty());
+        CHECK(listed_keys(*backend, "new/").size() == 4);
     });
 }
 
@@ -216,7 +216,7 @@ TEST_CASE("Backend::list: more objects than one look takes") {
             backend->put(keys.back(), {});
         }
         std::sort(keys.begin(), keys.end());
-        CHECK((keys_of(*backend) == keys));
+        CHECK((listed_keys(*backend) == keys));
         size_t seen = 0; // and all can be removed while they are listed
         backend->list("n/", [&](const ListedObject &each) {
             ++seen;
@@ -224,7 +224,7 @@ TEST_CASE("Backend::list: more objects than one look takes") {
             return true;
         });
         CHECK(seen == 700);
-        CHECK(keys_of(*backend).empty());
+        CHECK(listed_keys(*backend).empty());
     });
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("Backend::swap: in the place of the bytes that have the mark, or of no
         const auto marked = backend->get_marked("roots/p");
         REQUIRE(marked);
         CHECK(backend->swap("roots/p", marked->mark, text_bytes("7")));
-        CHECK((keys_of(*backend) == std::vector<std::string>{"roots/p", "roots/r", "roots/s"}));
+        CHECK((listed_keys(*backend) == std::vector<std::string>{"roots/p", "roots/r", "roots/s"}));
     });
 }
 
@@ -306,7 +306,7 @@ TEST_CASE("Backend: another one of the same path has the same objects") {
                 backend->put("c", text_bytes("c"));
             }
             const auto later = kind.open(path);
-            CHECK((keys_of(*later) == std::vector<std::string>{"c", "roots/r"}));
+            CHECK((listed_keys(*later) == std::vector<std::string>{"c", "roots/r"}));
             CHECK(later->swap("roots/r", mark, text_bytes("4")));
         },
         true);

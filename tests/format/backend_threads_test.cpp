@@ -146,7 +146,7 @@ TEST_CASE("Backend::put: threads that put one object at the same time all succee
             });
             CHECK(failed == 0);
         }
-        CHECK(keys_of(*backend).size() == 10);
+        CHECK(listed_keys(*backend).size() == 10);
     });
 }
 

@@ -28,6 +28,7 @@ struct BackendKind {
 inline std::vector<BackendKind> backend_kinds() {
     return {
         {"directory", [](const std::string &path) { return open_directory_backend(path); }, true},
+        {"sqlite", [](const std::string &path) { return open_sqlite_backend(path); }, true},
         {"memory",
          [](const std::string &) -> std::unique_ptr<Backend> {
              return std::make_unique<MemoryBackend>();
@@ -75,7 +76,7 @@ inline bool are_whole(const Bytes &bytes) {
     return bytes == whole_bytes(seed, bytes.size());
 }
 
-inline std::vector<std::string> keys_of(Backend &backend, const std::string &prefix = "") {
+inline std::vector<std::string> listed_keys(Backend &backend, const std::string &prefix = "") {
     std::vector<std::string> keys;
     backend.list(prefix, [&](const ListedObject &each) {
         keys.push_back(each.key);

@@ -29,7 +29,7 @@ struct Failing {
     int number = EIO;
     bool no_rename_new = false; // as on a file system without renameat2
     int64_t done = 0;
-    std::string failed; // the name of the last one that failed
+    std::string failed = {}; // the name of the last one that failed
 };
 Failing failing;
 
@@ -70,7 +70,7 @@ const FileOperations &failing_files() {
         };
         files.sync = [](int file) {
             static_cast<void>(file); // no test waits for the disk: no power is lost
-            return fails_now("sync", true) ? -1 : 0;
+            return fails_now("sync", false) ? -1 : 0;
         };
         files.lock = [](int file) {
             return fails_now("lock", false) ? -1 : system_files().lock(file);
@@ -161,7 +161,7 @@ std::vector<StoreCall> store_calls() {
          before, before},
         {"list",
          [](Backend &b) {
-             demand((keys_of(b) == std::vector<std::string>{"objects/ab/x", "roots/r"}));
+             demand((listed_keys(b) == std::vector<std::string>{"objects/ab/x", "roots/r"}));
          },
          before, before},
         {"remove", [](Backend &b) { b.remove("objects/ab/x"); }, before, {{"roots/r", kRoot1}}},
@@ -324,8 +324,8 @@ TEST_CASE("Directory: no symbolic link is followed out of the store") {
     CHECK(thrown_by([&] { backend->put("linked/new", into); }) == Status::io);
     CHECK(thrown_by([&] { backend->put("objects/new", into); }) == Status::io);
     CHECK(thrown_by([&] { backend->remove("linked/secret"); }) == Status::io);
-    CHECK(thrown_by([&] { keys_of(*backend, "linked/"); }) == Status::io);
-    CHECK((keys_of(*backend) == std::vector<std::string>{"objects/x"}));
+    CHECK(thrown_by([&] { listed_keys(*backend, "linked/"); }) == Status::io);
+    CHECK((listed_keys(*backend) == std::vector<std::string>{"objects/x"}));
     backend->remove("objects/secret"); // the link
     CHECK((read_bytes(outside + "/secret") == text_bytes("secret")));
     CHECK(std::distance(fs::directory_iterator(outside), {}) == 1);
@@ -345,7 +345,7 @@ TEST_CASE("Directory: what is no object is not listed, and is in nobody's way") 
     write_bytes(path + "/a/.hidden", text_bytes("x"));
     write_bytes(path + "/a/two words", text_bytes("x"));
     REQUIRE(mkfifo((path + "/a/pipe").c_str(), 0600) == 0);
-    CHECK((keys_of(*backend) == std::vector<std::string>{"a/b"}));
+    CHECK((listed_keys(*backend) == std::vector<std::string>{"a/b"}));
     CHECK(thrown_by([&] { backend->get("a/pipe"); }) == Status::io);
     std::string text;
     CHECK(thrown_by([&] { backend->put("a/b/c", {}); }, &text) == Status::io);
@@ -360,7 +360,7 @@ TEST_CASE("Directory: a collector removes what killed writers left, and nothing 
     const auto backend = open_directory_backend(path);
     write_bytes(path + "/.new/17-1", text_bytes("left"));
     write_bytes(path + "/.new/17-2", text_bytes("being written"));
-    CHECK(keys_of(*backend).empty());
+    CHECK(listed_keys(*backend).empty());
     {
         const int descriptor = ::open((path + "/.new/17-2").c_str(), O_RDWR | O_CLOEXEC);
         REQUIRE(descriptor >= 0);
@@ -410,15 +410,16 @@ TEST_CASE("Directory: on a full disk a call fails with a clear text, and nothing
     for (const StoreCall &each : store_calls()) {
         const std::string name = each.name;
         CAPTURE(name);
-        for (int64_t at = 0; at < 60; ++at) {
-            CAPTURE(at);
-            fail_one(each, path, {.at = at, .full = true, .number = ENOSPC});
+        int64_t at = 0;
+        while (fail_one(each, path, {.at = at, .full = true, .number = ENOSPC})) {
+            ++at;
         }
+        // Those that write find it full.
+        CHECK((at > 0) == (each.before != each.after && name.rfind("remove", 0) != 0));
     }
 }
 
-TEST_CASE(
-    "open_directory_backend: each operation fails, one at a time, and the next one opens it") {
+TEST_CASE("open_directory_backend: each operation fails in turn, and the next one opens it") {
     const ScratchFolder folder;
     for (int64_t at = 0;; ++at) {
         CAPTURE(at);
@@ -431,7 +432,7 @@ TEST_CASE(
         CHECK((failed.empty() ? status == Status::ok : status == Status::io || failed == "remove"));
         const auto backend = open_directory_backend(path, failing_files());
         backend->put("a", text_bytes("a"));
-        CHECK((keys_of(*open_directory_backend(path)) == std::vector<std::string>{"a"}));
+        CHECK((listed_keys(*open_directory_backend(path)) == std::vector<std::string>{"a"}));
         if (failed.empty()) {
             CHECK(at > 10);
             break;

@@ -78,7 +78,7 @@ class Packages(InstalledTest):
     def test_what_they_say_of_themselves(self):
         depends = {package: self.field(package, "Depends") for package in CONTENTS}
         for library in ("libsentencepiece0", "libpcre2-8-0", "libutf8proc2", "libxxhash0",
-                        "libzstd1", "libssl3", "libstdc++6", "libc6"):
+                        "libzstd1", "libsqlite3-0", "libssl3", "libstdc++6", "libc6"):
             self.assertRegex(depends["libstasis0"], rf"(^| ){re.escape(library)} \(>= ")
         self.assertEqual(depends["libstasis-dev"], f"libstasis0 (= {VERSION})")
         self.assertTrue(depends["stasis"].startswith(f"libstasis0 (= {VERSION}), "))
