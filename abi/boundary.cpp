@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include <pthread.h>
 
@@ -74,9 +75,13 @@ stasis_status report(stasis_error *error, stasis_status status, const char *mess
     return status;
 }
 
+// Whether the thread is inside a call. Its memory is there when the library is loaded, for a thread
+// that has none of it yet could not be refused it.
+__attribute__((tls_model("initial-exec"))) thread_local bool inside = false;
+
 } // namespace
 
-Caller::Caller() {
+Caller::Caller() : nested_(std::exchange(inside, true)) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
     fegetenv(&environment_);
     fesetenv(FE_DFL_ENV);
@@ -85,14 +90,17 @@ Caller::Caller() {
 Caller::~Caller() {
     fesetenv(&environment_);
     pthread_setcancelstate(cancel_state_, nullptr);
+    inside = nested_;
 }
 
-Caller::Lent::Lent(const fenv_t &environment) {
+Caller::Lent::Lent(const fenv_t &environment, bool inside_) {
     fegetenv(&contract_);
     fesetenv(&environment);
+    inside = inside_;
 }
 
 Caller::Lent::~Lent() {
+    inside = true;
     fesetenv(&contract_);
 }
 

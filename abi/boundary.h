@@ -27,16 +27,26 @@ class Caller {
     Caller(const Caller &) = delete;
     Caller &operator=(const Caller &) = delete;
 
+    // Whether the call was made by a callback inside another one, which may hold a lock, or a
+    // session: such a call must not wait for others.
+    bool nested() const { return nested_; }
+
     // Runs a callback of the host in the host's own floating-point environment.
     template <typename Callback> auto lend(const Callback &callback) const {
-        const Lent lent(environment_);
+        const Lent lent(environment_, true);
+        return callback();
+    }
+    // The same at a moment at which this call holds nothing: calls of the callback may wait, if
+    // this one may.
+    template <typename Callback> auto lend_all(const Callback &callback) const {
+        const Lent lent(environment_, nested_);
         return callback();
     }
 
   private:
     class Lent {
       public:
-        explicit Lent(const fenv_t &environment);
+        Lent(const fenv_t &environment, bool inside);
         ~Lent();
 
       private:
@@ -45,6 +55,7 @@ class Caller {
 
     fenv_t environment_;
     int cancel_state_;
+    bool nested_;
 };
 
 // Both fill `error`, unless it is null, and return its status. Both allocate nothing.

@@ -49,7 +49,7 @@ stasis_status stasis_session_reply(const stasis_session *session, const char *co
                                    size_t *length, stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller, Use::reads);
+        const SessionUse use(*session, caller, Use::looks);
         require_array(conversation, size, "conversation");
         require(length, "length");
         require_flags(flags, STASIS_REPLY_COMPLETE);

@@ -54,13 +54,13 @@ void list_names(const SharedData &data, stasis_data_entry *entries, size_t strid
 
 namespace {
 
-// Runs the body with the runtime's session while a call that reads it holds it.
+// Runs the body with the runtime's session while a call that looks at it holds it.
 template <typename Body>
 stasis_status reading(const stasis_session *session, stasis_error *error,
                       const Body &body) noexcept {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller, Use::reads);
+        const SessionUse use(*session, caller, Use::looks);
         body(*session->session);
     });
 }
@@ -87,7 +87,7 @@ stasis_status stasis_session_set_data(stasis_session *session, const char *name,
         if (bytes != nullptr) {
             value = {static_cast<const uint8_t *>(bytes), length};
         }
-        const SessionUse use(*session, caller, Use::reads); // nothing that is drawn depends on it
+        const SessionUse use(*session, caller, Use::looks); // nothing that is drawn depends on it
         SharedData &data = session->session->settings().host_data;
         data = stasis::with_value(data, name, value);
     });

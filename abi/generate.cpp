@@ -1,5 +1,7 @@
 // Generation with a callback: reads stop conditions, passes tokens on as they are drawn and reports
 // the outcome; see stasis_generate.h. Must not know how tokens are drawn.
+#include <optional>
+
 #include "abi/generation.h"
 #include "abi/trace.h"
 #include "runtime/session/session.h"
@@ -16,7 +18,8 @@ static_assert(static_cast<uint32_t>(StopReason::cancelled) == STASIS_STOP_CANCEL
 static_assert(static_cast<uint32_t>(StopReason::no_token) == STASIS_STOP_NO_TOKEN);
 static_assert(static_cast<uint32_t>(StopReason::timeout) == STASIS_STOP_TIMEOUT);
 
-// The caller's callback, wrapped for the length of a call.
+// The caller's callback, wrapped for the length of a call. It runs between two tokens, when the
+// call does not hold the session.
 struct Hearer {
     const Caller &caller;
     const stasis_generate_options &given;
@@ -26,7 +29,7 @@ struct Hearer {
     static bool hear(void *user, const Generated &generated) {
         const Hearer &self = *static_cast<const Hearer *>(user);
         const stasis_generated event = to_abi(generated);
-        return self.caller.lend(
+        return self.caller.lend_all(
                    [&] { return self.given.callback(self.given.callback_user, &event); }) == 0;
     }
 };
@@ -53,6 +56,46 @@ class Outcome {
   private:
     stasis_generate_result *to_;
     uint32_t size_ = 0;
+};
+
+// A session's generation for the length of a call, which holds the session only for each token.
+class OpenGeneration {
+  public:
+    OpenGeneration(stasis_session &session, const Caller &caller,
+                   const stasis_generate_options *options)
+        : session_(session), caller_(caller) {
+        const SessionUse use(session, caller, Use::begins);
+        given_ = read_struct(options, "options");
+        generation_.emplace(session, given_);
+        generation_->open();
+    }
+    ~OpenGeneration() {
+        const SessionUse use(session_, caller_, Use::generates, true);
+        generation_->leave();
+    }
+    OpenGeneration(const OpenGeneration &) = delete;
+    OpenGeneration &operator=(const OpenGeneration &) = delete;
+
+    // Throws as Generation::next.
+    void run(GenerateResult &result) {
+        CallWatch watch(caller_, generation_->cancel.get(), nullptr, nullptr,
+                        generation_->deadline);
+        Hearer hearer{caller_, given_};
+        GenerateOptions told;
+        told.callback = given_.callback != nullptr ? Hearer::hear : nullptr;
+        told.callback_user = &hearer;
+        const auto next = [&](Generated &event) { // waits for readers, which wait for nobody
+            const SessionUse use(session_, caller_, Use::generates, true);
+            return generation_->run.next(watch.watch(), event);
+        };
+        tell_all(generation_->run, told, next, result);
+    }
+
+  private:
+    stasis_session &session_;
+    const Caller &caller_;
+    stasis_generate_options given_{};
+    std::optional<stasis_generation> generation_;
 };
 
 } // namespace
@@ -133,16 +176,7 @@ stasis_status stasis_session_generate(stasis_session *session,
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         Outcome outcome(result);
-        const SessionUse use(*session, caller, Use::changes);
-        const stasis_generate_options given = read_struct(options, "options");
-        CallWatch watch(caller, given.cancel, nullptr, nullptr,
-                        stasis::Deadline::in_ms(given.timeout_ms));
-        Hearer hearer{caller, given};
-        stasis::GenerateOptions own = read_generate_options(given);
-        own.callback = given.callback != nullptr ? Hearer::hear : nullptr;
-        own.callback_user = &hearer;
-        own.watch = watch.watch();
-        session->session->generate(own, outcome.result);
+        OpenGeneration(*session, caller, options).run(outcome.result);
         // The tokens that were decoded before a stop stay, so the outcome is complete; only the
         // status differs.
         const auto count = static_cast<stasis::Number>(outcome.result.count);

@@ -5,57 +5,69 @@
 #include <memory>
 #include <optional>
 
+#include "abi/scheduler.h"
 #include "abi/trace.h"
 
 stasis_generation::stasis_generation(stasis_session &of, const stasis_generate_options &options)
     : session(&of), run(*of.session, stasis::abi::read_generate_options(options)),
       cancel(options.cancel), deadline(stasis::Deadline::in_ms(options.timeout_ms)) {}
 
+void stasis_generation::open() noexcept {
+    session->generation = this;
+    session->gate.set_owner(stasis::abi::Gate::Owner::generation);
+}
+
 void stasis_generation::leave() noexcept {
     run.leave();
+    session->gate.set_owner(stasis::abi::Gate::Owner::none);
     session->generation = nullptr;
     session = nullptr;
 }
 
 namespace stasis::abi {
 
-namespace {
-
-// Ends the session's generation if the host has, while a call held the session.
-void delete_ended(const stasis_session &session) {
-    stasis_generation *const generation = session.generation;
-    if (generation != nullptr && generation->ended.load(std::memory_order_acquire)) {
-        generation->leave();
-        delete generation;
+void hold_session(const stasis_session &session, const Caller &caller, Use use, bool waits) {
+    Gate::Answer answer;
+    if (use == Use::generates) {
+        answer = session.gate.begin_pass(waits) ? Gate::Answer::in : Gate::Answer::busy;
+    } else {
+        const bool begins = use == Use::begins, changes = use == Use::changes;
+        answer = session.gate.enter(changes || use == Use::reads, changes || begins, waits);
     }
-}
-
-} // namespace
-
-void hold_session(const stasis_session &session, const Caller &caller, Use use) {
-    take_busy(session.busy, "session");
-    assert(session.caller == nullptr);
-    session.caller = &caller;
-    delete_ended(session);
-    if (use != Use::reads && session.scheduled.load(std::memory_order_acquire)) {
-        release_session(session);
+    switch (answer) {
+    case Gate::Answer::in:
+        break;
+    case Gate::Answer::busy:
+        fail(Status::busy, "another call is running on this session");
+    case Gate::Answer::generation:
+        fail(Status::busy, "a generation of this session is not over: end it before the session is "
+                           "changed");
+    case Gate::Answer::scheduler:
         fail(Status::busy, "the session is in a scheduler: cancel it there, and fetch its end, "
                            "before the session is changed");
     }
-    if (session.generation == nullptr || use == Use::generates) {
-        return;
+    assert(session.caller == nullptr);
+    session.caller = &caller;
+    stasis_generation *const generation = session.generation;
+    if (generation != nullptr &&
+        (use == Use::changes || use == Use::begins)) { // the host has ended it
+        generation->leave();
+        delete generation;
+    } else if (generation != nullptr && use != Use::generates) {
+        generation->run.settle();
     }
-    if (use == Use::changes) {
-        release_session(session);
-        fail(Status::busy, "a generation of this session is not over: end it before the session is "
-                           "changed");
-    }
-    session.generation->run.settle();
 }
 
-void release_session(const stasis_session &session) noexcept {
+void release_session(const stasis_session &session, Use use) noexcept {
     session.caller = nullptr;
-    session.busy.store(false, std::memory_order_release);
+    if (use == Use::generates) {
+        session.gate.end_pass();
+        return;
+    }
+    const std::shared_ptr<Scheduler> scheduler = session.scheduler.lock(); // while none is changed
+    if (session.gate.leave() && scheduler != nullptr) {
+        scheduler->look_again();
+    }
 }
 
 void require_no_callback(const stasis_generate_options &given) {
@@ -78,9 +90,9 @@ stasis_status stasis_generation_begin(stasis_session *session,
         require(generation, "generation");
         const stasis_generate_options given = read_struct(options, "options");
         require_no_callback(given);
-        const SessionUse use(*session, caller, Use::changes);
-        session->generation = new stasis_generation(*session, given);
-        *generation = session->generation;
+        const SessionUse use(*session, caller, Use::begins);
+        *generation = new stasis_generation(*session, given);
+        (*generation)->open();
     });
 }
 
@@ -125,14 +137,13 @@ void stasis_generation_end(stasis_generation *generation) {
         if (generation == nullptr) {
             return;
         }
-        if (stasis_session *const session = generation->session; session != nullptr) {
-            if (session->busy.exchange(true, std::memory_order_acquire)) {
-                generation->ended.store(true, std::memory_order_release);
+        if (const stasis_session *const session = generation->session; session != nullptr) {
+            if (!session->gate.end_owner()) {
                 return;
             }
             session->caller = &caller;
             generation->leave();
-            release_session(*session);
+            release_session(*session, Use::generates);
         }
         delete generation;
     });

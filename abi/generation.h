@@ -8,10 +8,13 @@
 #include "runtime/session/generate.h"
 
 // While it is open, `session` and the session's `generation` refer to each other; both are changed
-// while the session is held.
+// while the session is held. One that the host has ended while a call held the session is the
+// session's: the gate has no owner then, and the next call that changes the session deletes it.
 struct stasis_generation {
     stasis_generation(stasis_session &of, const stasis_generate_options &options);
 
+    // Makes it the session's, which must be held.
+    void open() noexcept;
     // Takes the session and the generation apart. The session must be held, or be about to be freed
     // by a caller that is set in it.
     void leave() noexcept;
@@ -21,7 +24,6 @@ struct stasis_generation {
     const stasis::abi::HeldCancel cancel;
     const stasis::Deadline deadline; // of the whole generation
     mutable std::atomic<bool> busy{false};
-    std::atomic<bool> ended{false}; // while a call held the session: the next one deletes it
 };
 
 namespace stasis::abi {

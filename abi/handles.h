@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "abi/gate.h"
 #include "abi/stasis.h"
 
 namespace stasis {
@@ -49,12 +50,11 @@ struct stasis_session {
     // saved to: the next commit to that file need not read it. Null: none yet.
     std::shared_ptr<const stasis::format::Contents> saved;
     bool older = false; // `saved` is the state before the last commit, which is damaged
-    mutable std::atomic<bool> busy{false};
+    mutable stasis::abi::Gate gate;
     mutable const stasis::abi::Caller *caller = nullptr; // of the running call (abi/trace.h)
     std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none
     mutable stasis_generation *generation = nullptr;     // open, see abi/generation.h; null: none
     std::weak_ptr<stasis::abi::Scheduler> scheduler;     // that it was submitted to last
-    std::atomic<bool> scheduled{false};                  // it is in that one (abi/scheduler.h)
 };
 
 struct stasis_snapshot {

@@ -65,7 +65,7 @@ void Scheduler::submit(stasis_session &session, std::unique_ptr<Scheduled> one) 
     }
     members_.push_back(std::move(one));
     session.scheduler = weak_from_this();
-    session.scheduled.store(true, std::memory_order_release);
+    session.gate.set_owner(Gate::Owner::scheduler);
     if (members_.back()->text.stop() && !members_.back()->seat.prompts()) {
         end(*members_.back(), Status::ok, *members_.back()->text.stop(), "");
     }
@@ -147,12 +147,16 @@ void Scheduler::end_early() noexcept {
             end(*one, Status::cancelled, StopReason::cancelled, "cancelled by the caller");
         } else if (one->deadline.passed()) {
             end(*one, Status::timeout, StopReason::timeout, "the generation's time was over");
+        } else {
+            continue;
         }
+        one->session->gate.end_pass(); // it may have been asked for
     }
 }
 
 void Scheduler::remove(Scheduled &one) noexcept {
-    one.session->scheduled.store(false, std::memory_order_release);
+    one.session->gate.end_pass(); // it may have been asked for
+    one.session->gate.set_owner(Gate::Owner::none);
     if (one.waiting != 0) {
         speaking_.erase(one.node);
         stats_.events -= one.waiting;
@@ -192,35 +196,41 @@ std::unique_ptr<SchedulerEvent> Scheduler::take(const stasis_session *of) {
 
 // ---- Passes -----------------------------------------------------------------------------------
 
-// Chooses who takes part in the next pass, and holds their sessions.
-Scheduler::Ready Scheduler::plan() {
-    bool read = false;
+// Chooses who takes part in the next pass, and holds their sessions. Returns whether anybody does.
+bool Scheduler::plan() {
     turns_.clear();
     for (const auto &one : members_) {
         if (one->ended() || one->in_pass) {
             continue;
         }
-        const bool held = one->session->busy.load(std::memory_order_relaxed);
         one->seat.leaves = one->seat.growing && one->ends_early(); // a pass undoes its prompt
-        one->seat.ready = one->seat.growing || (!held && one->waiting < limits_.events_max);
-        read = read || (held && !one->seat.growing);
+        one->seat.ready = one->seat.growing || one->waiting < limits_.events_max;
+        one->asked = false;
         turns_.push_back(&one->seat);
     }
     choose_seats(turns_, limits_.sessions_max, slice_.rows(), chosen_);
     std::erase_if(chosen_, [&](const Seat *seat) {
-        const bool taken =
-            !seat->growing && of(seat).session->busy.exchange(true, std::memory_order_acquire);
-        read = read || taken;
-        return taken;
+        of(seat).asked = !seat->growing && !of(seat).session->gate.try_pass();
+        return of(seat).asked;
     });
-    return !chosen_.empty() ? Ready::now : read ? Ready::later : Ready::nothing;
+    for (const Seat *seat : chosen_) {
+        of(seat).in_pass = true;
+        if (seat->prompts() && !seat->growing) {
+            of(seat).session->gate.close();
+        }
+    }
+    for (const Seat *seat : turns_) {
+        if (!of(seat).in_pass && !of(seat).asked && !seat->growing) {
+            of(seat).session->gate.end_pass(); // its turn is not the next any more
+        }
+    }
+    return !chosen_.empty();
 }
 
 // Computes a pass, without the lock.
 void Scheduler::lead(Lock &lock, const Caller &caller) {
     leader_ = std::this_thread::get_id();
     for (const Seat *seat : chosen_) {
-        of(seat).in_pass = true;
         of(seat).session->caller = &caller;
     }
     lock.unlock();
@@ -264,9 +274,6 @@ void Scheduler::settle(double seconds) noexcept {
 void Scheduler::settle(Scheduled &one) noexcept {
     one.in_pass = false;
     one.session->caller = nullptr;
-    if (!one.seat.growing) {
-        one.session->busy.store(false, std::memory_order_release);
-    }
     if (one.seat.drew) {
         add_token(one);
     }
@@ -274,6 +281,9 @@ void Scheduler::settle(Scheduled &one) noexcept {
         end_failed(one);
     } else if (one.text.stop() && !one.seat.prompts()) {
         end(one, Status::ok, *one.text.stop(), "");
+    }
+    if (!one.seat.growing) {
+        one.session->gate.end_pass(); // its log has what its events say
     }
 }
 
@@ -301,6 +311,7 @@ std::unique_ptr<SchedulerEvent> Scheduler::next(const Caller &caller, const stas
     if (leads()) {
         fail(Status::busy, "called by a callback of a pass of this scheduler");
     }
+    const Asking asking(*this);
     while (true) {
         if (stopped_) {
             fail(Status::cancelled, "the scheduler was stopped");
@@ -313,12 +324,9 @@ std::unique_ptr<SchedulerEvent> Scheduler::next(const Caller &caller, const stas
         if (ends && (timeout_ms == 0 || Clock::now() >= until)) {
             return nullptr;
         }
-        const Ready ready = leader_ == std::thread::id() ? plan() : Ready::nothing;
-        if (ready == Ready::now) {
+        if (leader_ == std::thread::id() && plan()) {
             lead(lock, caller);
-        } else if (ready == Ready::later) { // a reader tells nobody when it is done
-            changed_.wait_for(lock, std::chrono::milliseconds(1));
-        } else {
+        } else { // a reader that keeps a session from a pass says when it is done
             wait_for_change(changed_, lock, ends, until);
         }
     }
@@ -358,7 +366,7 @@ void Scheduler::undo(Lock &lock, const Caller &caller, std::span<Scheduled *cons
     }
     lock.lock();
     for (Scheduled *one : ones) {
-        one->session->busy.store(false, std::memory_order_release);
+        one->session->gate.end_pass();
     }
 }
 
@@ -386,6 +394,21 @@ void Scheduler::stop(const Caller &caller) noexcept {
     if (!leads()) { // else the pass lets go when it ends
         changed_.wait(lock, [&] { return leader_ == std::thread::id(); });
         let_go(lock, caller);
+    }
+}
+
+void Scheduler::look_again() noexcept {
+    const Lock lock(mutex_);
+    changed_.notify_all();
+}
+
+Scheduler::Asking::~Asking() {
+    if (--of_.asking_ == 0) {
+        for (const auto &one : of_.members_) {
+            if (!one->in_pass && !one->seat.growing) {
+                one->session->gate.end_pass();
+            }
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //
 // One mutex guards all of it. It is not held while a pass runs, nor while anything else runs that
 // may call the host back: then `leader_` is the thread that runs it, and the sessions of the pass
-// are held by their busy flags. A session whose prompt has begun is held until all of it is in the
-// log, or is undone.
+// are held by their gates. A session whose prompt has begun is held until all of it is in the log,
+// or is undone. One that is being read misses the pass, and asks for the next.
 #pragma once
 
 #include <chrono>
@@ -58,6 +58,7 @@ struct Scheduled {
     const std::list<Scheduled *>::iterator node;
 
     bool in_pass = false;   // the leader has it
+    bool asked = false;     // it missed the last pass, for it was being read
     bool cancelled = false; // it ends when the leader has it no more
 
     bool ended() const { return last == nullptr; }
@@ -88,13 +89,26 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     void cancel(const stasis_session *session);
     stasis_scheduler_stats stats() const;
     void stop(const Caller &caller) noexcept;
+    // Says that a session which was asked for its pass is read no more.
+    void look_again() noexcept;
     // Removes a session that is about to be freed, if it is there.
     void forget(const stasis_session &session, const Caller &caller) noexcept;
 
   private:
     using Lock = std::unique_lock<std::mutex>;
     using Clock = std::chrono::steady_clock;
-    enum class Ready { nothing, later, now };
+    // Counts the threads in `next`. When the last one leaves, sessions that were asked for a pass
+    // are no more, for there may be none.
+    class Asking {
+      public:
+        explicit Asking(Scheduler &of) : of_(of) { ++of_.asking_; }
+        ~Asking();
+        Asking(const Asking &) = delete;
+        Asking &operator=(const Asking &) = delete;
+
+      private:
+        Scheduler &of_;
+    };
 
     Scheduled *find(const stasis_session *session) const;
     std::unique_ptr<SchedulerEvent> take(const stasis_session *of);
@@ -104,7 +118,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     void end(Scheduled &one, Status status, StopReason reason, const char *message) noexcept;
     void end_failed(Scheduled &one) noexcept;
     void end_early() noexcept;
-    Ready plan();
+    bool plan();
     void lead(Lock &lock, const Caller &caller);
     void settle(double seconds) noexcept;
     void settle(Scheduled &one) noexcept;
@@ -118,6 +132,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     std::condition_variable changed_;
     std::thread::id leader_; // none: nobody computes
     bool stopped_ = false;
+    size_t asking_ = 0;
     std::vector<std::unique_ptr<Scheduled>> members_; // in the order of their turns
     std::list<Scheduled *> speaking_;                 // have events, in the order of their turns
     std::vector<Seat *> turns_, chosen_;              // of the next pass

@@ -80,7 +80,7 @@ stasis_status stasis_scheduler_submit(stasis_scheduler *scheduler, stasis_sessio
             fail(Status::invalid_argument, "options.callback: expected NULL, for events are "
                                            "fetched");
         }
-        const SessionUse use(*session, caller, Use::changes);
+        const SessionUse use(*session, caller, Use::begins);
         stasis::GenerateOptions generate = read_generate_options(given);
         stasis::Prompt first = read_prompt(*session->session, prompt);
         scheduler->scheduler->submit(

@@ -1,4 +1,4 @@
-// Sessions: each function checks its arguments, takes the busy flag and calls the runtime; see
+// Sessions: each function checks its arguments, holds the session and calls the runtime; see
 // stasis.h and stasis_generate.h. Must not know files.
 #include "runtime/session/session.h"
 
@@ -49,13 +49,14 @@ TimelineOptions read_session_options(const stasis_session_options *given, const 
 
 namespace {
 
-// Runs the body with the runtime's session while its busy flag is set. A call that is given the
-// session as const reads it; any other changes it.
+// Runs the body with the runtime's session while the call holds it. A call that is given the
+// session as const looks at it, unless it says otherwise; any other changes it.
 template <typename Held, typename Body>
-stasis_status with(Held *session, stasis_error *error, const Body &body) noexcept {
+stasis_status with(Held *session, stasis_error *error, const Body &body,
+                   Use as = std::is_const_v<Held> ? Use::looks : Use::changes) noexcept {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller, std::is_const_v<Held> ? Use::reads : Use::changes);
+        const SessionUse use(*session, caller, as);
         if constexpr (std::is_invocable_v<const Body &, Session &, const Caller &>) {
             body(*session->session, caller);
         } else {
@@ -163,8 +164,9 @@ void stasis_session_free(stasis_session *session) {
             }
             session->caller = &caller; // in whose environment `release` of the trace runs
             if (stasis_generation *const open = session->generation; open != nullptr) {
+                const bool ended = session->gate.owner() == Gate::Owner::none;
                 open->leave();
-                if (open->ended) {
+                if (ended) {
                     delete open;
                 }
             }
@@ -231,14 +233,14 @@ stasis_status stasis_session_top(const stasis_session *session, size_t n, stasis
 stasis_status stasis_session_score(stasis_session *session, const stasis_token *tokens,
                                    size_t count, double *log_probabilities,
                                    const stasis_run_options *options, stasis_error *error) {
-    return with(static_cast<const stasis_session *>(session), error,
-                [&](Session &own, const Caller &caller) {
-                    require_array(tokens, count, "tokens");
-                    require_array(log_probabilities, count, "log_probabilities");
-                    Run run(caller, options);
-                    const std::vector<double> scores = own.score({tokens, count}, run.options());
-                    std::copy(scores.begin(), scores.end(), log_probabilities);
-                });
+    const auto score = [&](Session &own, const Caller &caller) {
+        require_array(tokens, count, "tokens");
+        require_array(log_probabilities, count, "log_probabilities");
+        Run run(caller, options);
+        const std::vector<double> scores = own.score({tokens, count}, run.options());
+        std::copy(scores.begin(), scores.end(), log_probabilities);
+    };
+    return with(session, error, score, Use::reads);
 }
 
 stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,
@@ -309,7 +311,7 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
 stasis_status stasis_session_attention(const stasis_session *session, uint32_t flags,
                                        double *weights, size_t capacity, size_t *count,
                                        stasis_error *error) {
-    return with(session, error, [&](Session &own) {
+    const auto copy = [&](Session &own) {
         require(count, "count");
         require_flags(flags, STASIS_ATTENTION_BY_HEAD);
         const bool by_head = (flags & STASIS_ATTENTION_BY_HEAD) != 0;
@@ -321,7 +323,8 @@ stasis_status stasis_session_attention(const stasis_session *session, uint32_t f
         std::transform(sums.begin(), sums.end(), weights, [](uint64_t sum) {
             return static_cast<double>(sum) / stasis::kernels::kReceivedOne;
         });
-    });
+    };
+    return with(session, error, copy, Use::reads); // it may compute the whole log again
 }
 
 stasis_status stasis_session_get_info(const stasis_session *session, stasis_session_info *info,

@@ -27,10 +27,10 @@
  * the size, pass capacity 0; the buffer may then be NULL.
  *
  * Threads. Models and cancel handles are thread-safe. A session or snapshot serves one caller at a
- * time, calls that only read included: a second caller gets BUSY. Callbacks run on the calling
- * thread in its own floating-point environment, must return, and get BUSY from the object whose
- * call they interrupt. A calling thread needs 512 KiB of stack beside what its callbacks use;
- * a GPU's driver may need more.
+ * time: a second one gets BUSY, or waits where that is short (stasis_generate.h, "Settled
+ * sessions"). Callbacks run on the calling thread in its own floating-point environment, must
+ * return, and get BUSY from the object whose call they interrupt. A calling thread needs
+ * 512 KiB of stack beside what its callbacks use; a GPU's driver may need more.
  *
  * Process. The caller's floating-point environment does not influence results and is restored. The
  * library prints nothing, never aborts or exits, and does not touch signals. A child of fork() may

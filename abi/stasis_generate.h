@@ -135,7 +135,8 @@ typedef struct stasis_generated {
 } stasis_generated;
 
 /* Called with each token, and once more with `last` if text was held back; the event is valid
- * until it returns. A non-zero return stops the generation; the token stays. */
+ * until it returns. A non-zero return stops the generation; the token stays. Meanwhile the session
+ * is settled (below): it can be read. */
 typedef int32_t (*stasis_generate_fn)(void *user, const stasis_generated *generated);
 
 #define STASIS_GENERATE_IGNORE_END 1u /* the model's end tokens do not stop it */
@@ -210,15 +211,39 @@ stasis_status stasis_session_generate(stasis_session *session,
  *
  * stasis_session_generate is a loop over it: tokens, texts, log-probabilities, stops, drafts and
  * digests are the same, bit for bit. Nothing is computed before it is asked for, except by a
- * drafter (below). Between two calls of next the session is whole: its log has the tokens that were
- * delivered and nothing else. Calls that read it work as always: those that take it as const, and
- * score, save, write, set_trace and take_trace. (What a drafter has computed ahead is then dropped,
- * and computed again: that costs speed and nothing else.) Calls that would change it return BUSY
- * until the generation is over, because its text and its stops are those of tokens that follow each
- * other: append and its like, rewind, evict, decode, generate, steps, set_sampling, set_draft, and
- * another begin. A host that wants to change the session ends the generation, and begins another.
+ * drafter (below). Between two calls of next the session is settled, and can be read. Calls that
+ * would change it return BUSY until the generation is over, because its text and its stops are
+ * those of tokens that follow each other: append and its like, rewind, evict, decode, generate,
+ * steps, set_sampling, set_draft, and another begin. A host that wants to change the session ends
+ * the generation, and begins another.
  *
- * The generation and its session serve one caller at a time: to others, both return BUSY. */
+ * The generation serves one caller at a time: others get BUSY.
+ *
+ * ---- Settled sessions --------------------------------------------------------------------------
+ * A session that generates is settled between two tokens: its log has the tokens that were
+ * delivered and nothing else. A token is delivered when its event is: to the callback, by next, or
+ * into a scheduler (stasis_scheduler.h), where it may wait to be fetched. Calls that read a session
+ * answer for its settled position, in each of these forms and on any thread, with the bits of a
+ * session that was given the same tokens alone. While a token is being computed they wait for it.
+ *
+ *   looking   get_info, digest, tokens, text, turns, reply, logits, top, sample, kv, fork,
+ *             take_trace, get_data, list_data, set_data: short. Other calls wait for them, whether
+ *             the session generates or not
+ *   reading   save, write, score, attention, set_trace: may take their time. The generation waits
+ *             for them; while one runs or waits, all other calls return BUSY
+ *   changing  all others. While the session generates, they return BUSY; while one of them runs,
+ *             all calls do. So does a scheduler while it appends the session's prompt
+ *
+ * Who waits has their turn in the order in which they came. So a call that reads waits for one
+ * token (in a scheduler for two passes, for a session that is being read misses one), and a token
+ * for one call of each other thread, however often they call. A token takes longer where a rewind,
+ * or a drafter that is asked for the first time, has positions to be computed before it.
+ *
+ * A call that a callback makes never waits, but returns BUSY where it would. The callback of
+ * stasis_session_generate is none of these, for it is called between two tokens.
+ *
+ * Nothing is copied or hashed for readers that do not come. What a drafter has computed ahead is
+ * dropped when one does, and computed again: that costs speed and nothing else. */
 typedef struct stasis_generation stasis_generation;
 
 /* Begins a generation; it draws nothing yet. Callback and callback_user must be NULL, else
@@ -250,8 +275,8 @@ stasis_status stasis_generation_next(stasis_generation *generation, stasis_gener
 stasis_status stasis_generation_get_result(const stasis_generation *generation,
                                            stasis_generate_result *result, stasis_error *error);
 /* Ends a generation and frees it. If it was not over, the session is as stasis_session_generate
- * leaves it whose callback asked to stop at the last token that was delivered. May be called while
- * another thread uses the session, before it is freed or after. */
+ * leaves it whose callback asked to stop at the last token that was delivered. Does not wait: may
+ * be called while another thread uses the session, before it is freed or after. */
 void stasis_generation_end(stasis_generation *generation);
 
 /* ---- Text of tokens ----------------------------------------------------------------------------

@@ -34,10 +34,11 @@
  * with POOL_EXHAUSTED and keeps what it has, and may be submitted again.
  *
  * Sessions in a scheduler. From submit until its end was fetched, a session returns BUSY for all
- * calls that would change it, as with stasis_generation_begin. Between its tokens it is whole, and
- * calls that read it work; they return BUSY while it takes part in a pass, and while its prompt is
- * being computed. (A session that is being read misses a pass.) Its trace is called on the thread
- * that computes. Its drafter is not asked: a pass is full of other sessions' tokens.
+ * calls that would change it, as with stasis_generation_begin. Calls that read it are answered for
+ * the position after the last token that has an event (stasis_generate.h, "Settled sessions"): they
+ * wait for the pass in which it takes part, and a session that is being read misses one. While its
+ * prompt is being computed they return BUSY. Its trace is called on the thread that computes. Its
+ * drafter is not asked: a pass is full of other sessions' tokens.
  *
  * Freeing. A session may be freed while it is in a scheduler: that waits for the pass in which it
  * is, and drops its events. The model may be closed before. A scheduler that is closed lets go of

@@ -1,4 +1,4 @@
-// Steps of several sessions: checks all items, takes every busy flag and calls the runtime; see
+// Steps of several sessions: checks all items, holds their sessions and calls the runtime; see
 // stasis_generate.h. Must not know how a step is computed.
 #include <cassert>
 #include <span>
@@ -59,13 +59,13 @@ void check_item(const stasis_step_item &item, size_t index, size_t token_count) 
     }
 }
 
-// Holds the busy flags of all sessions of a step, or throws Error(busy) and holds none.
+// Holds all sessions of a step, or throws Error(busy) and holds none.
 class AllBusy {
   public:
     AllBusy(std::span<const StepItem> items, const Caller &caller) : items_(items) {
         try {
             for (; held_ < items_.size(); ++held_) {
-                hold_session(session(items_[held_]), caller, Use::changes);
+                hold_session(session(items_[held_]), caller, Use::changes, !caller.nested());
             }
         } catch (...) {
             release();
@@ -82,7 +82,7 @@ class AllBusy {
     }
     void release() {
         for (const StepItem &item : items_.first(held_)) {
-            release_session(session(item));
+            release_session(session(item), Use::changes);
         }
     }
 

@@ -110,7 +110,7 @@ stasis_trace_options read_trace(const stasis_trace_options *given, const char *n
 
 void set_trace(stasis_session &session, const stasis_trace_options *given, const char *name,
                PageOrigin origin) {
-    assert(session.busy);
+    assert(session.gate.held());
     if (given == nullptr) {
         session.session->set_trace(nullptr);
         session.trace.reset();
@@ -151,7 +151,7 @@ stasis_status stasis_session_take_trace(stasis_session *session, stasis_trace_ev
         require_array(events, capacity, "events");
         require(count, "count");
         require_stride<stasis_trace_event>(stride);
-        const SessionUse use(*session, caller, Use::reads);
+        const SessionUse use(*session, caller, Use::looks);
         if (session->trace == nullptr || !session->trace->queues()) {
             stasis::fail(stasis::Status::not_found, "the session has no trace whose events wait");
         }

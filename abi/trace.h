@@ -11,28 +11,33 @@
 
 namespace stasis::abi {
 
-// What a call does with a session: reads it, changes it, or is a generation's own.
-enum class Use { reads, changes, generates };
+// What a call does with a session: looks at it, reads it and may take its time, changes it, begins
+// a generation, or computes the next token of one.
+enum class Use { looks, reads, changes, begins, generates };
 
-// Holds a session for a call: sets its busy flag, and its caller, in whose floating-point
-// environment trace callbacks run. While a generation of the session is open, calls that read it
-// drop what is computed ahead, and for those that change it this throws Error(busy), as for a
-// session that another call holds. Strong guarantee.
-void hold_session(const stasis_session &session, const Caller &caller, Use use);
-void release_session(const stasis_session &session) noexcept;
+// Holds a session for a call, and sets its caller, in whose floating-point environment trace
+// callbacks run. While a generation of the session is open, calls that look or read drop what is
+// computed ahead. Unless it is told not to, waits as the gate does. Throws Error(busy). Strong
+// guarantee.
+void hold_session(const stasis_session &session, const Caller &caller, Use use, bool waits);
+void release_session(const stasis_session &session, Use use) noexcept;
 
-// Holds a session for the length of a call.
+// Holds a session for the length of a call. One that a callback made does not wait.
 class SessionUse {
   public:
-    SessionUse(const stasis_session &session, const Caller &caller, Use use) : session_(session) {
-        hold_session(session, caller, use);
+    SessionUse(const stasis_session &session, const Caller &caller, Use use)
+        : SessionUse(session, caller, use, !caller.nested()) {}
+    SessionUse(const stasis_session &session, const Caller &caller, Use use, bool waits)
+        : session_(session), use_(use) {
+        hold_session(session, caller, use, waits);
     }
-    ~SessionUse() { release_session(session_); }
+    ~SessionUse() { release_session(session_, use_); }
     SessionUse(const SessionUse &) = delete;
     SessionUse &operator=(const SessionUse &) = delete;
 
   private:
     const stasis_session &session_;
+    const Use use_;
 };
 
 // The trace of a session: passes events to the host's callback or, without one, queues them. The

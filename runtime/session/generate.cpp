@@ -84,7 +84,9 @@ Generated Generation::last(std::string_view text) const {
 }
 
 void Generation::settle() noexcept {
-    ahead_->settle();
+    if (ahead_) {
+        ahead_->settle();
+    }
 }
 
 void Generation::leave() noexcept {
@@ -95,24 +97,9 @@ void Generation::leave() noexcept {
 void Session::generate(const GenerateOptions &options, GenerateResult &result) {
     result = GenerateResult();
     Generation generation(*this, options);
-    const auto tell = [&](const Generated &event) {
-        return options.callback == nullptr || options.callback(options.callback_user, event);
-    };
-    Generated event{};
-    try {
-        bool more = true;
-        while (more && generation.next(options.watch, event)) {
-            more = tell(event);
-        }
-        result = generation.result();
-        if (more && !event.text.empty() && !tell(event)) {
-            result.reason = StopReason::callback;
-        }
-    } catch (...) {
-        result = generation.result();
-        result.reason = StopReason::length; // as where nothing is reported
-        throw;
-    }
+    tell_all(
+        generation, options,
+        [&](Generated &event) { return generation.next(options.watch, event); }, result);
 }
 
 } // namespace stasis

@@ -31,7 +31,8 @@ class Generation {
     // has `last` and the text that was held back. If the reason in the result is `cancelled`, that
     // text stays held back and a later call goes on; else the generation is over. Strong guarantee.
     bool next(const Watch &watch, Generated &event);
-    // Drops rows computed ahead, so that the session can be read, shared and stored as it is.
+    // Drops rows computed ahead, so that the session can be read, shared and stored as it is. Not
+    // during `next`.
     void settle() noexcept;
     // Lets go of the session. A generation that is not over can then not go on.
     void leave() noexcept;
@@ -55,5 +56,31 @@ class Generation {
     uint64_t position_ = 0;
     bool over_ = false;
 };
+
+// Calls back with every event of a generation, which `next` fetches as Generation::next does.
+// Tokens that `result` counts stay in the log, whatever ended the generation. A stop or a cancel is
+// a reason in `result`, not an exception. A failure throws, and `result` is filled as well.
+template <typename Next>
+void tell_all(const Generation &generation, const GenerateOptions &options, const Next &next,
+              GenerateResult &result) {
+    const auto tell = [&](const Generated &event) {
+        return options.callback == nullptr || options.callback(options.callback_user, event);
+    };
+    Generated event{};
+    try {
+        bool more = true;
+        while (more && next(event)) {
+            more = tell(event);
+        }
+        result = generation.result();
+        if (more && !event.text.empty() && !tell(event)) {
+            result.reason = StopReason::callback;
+        }
+    } catch (...) {
+        result = generation.result();
+        result.reason = StopReason::length; // as where nothing is reported
+        throw;
+    }
+}
 
 } // namespace stasis

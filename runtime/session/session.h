@@ -98,9 +98,7 @@ class Session {
     void drew() noexcept { settings_.sampling.v3.allowed = {}; }
     uint32_t sample();
     uint32_t decode();
-    // Calls back with every token of a Generation (generate.h). Tokens that `result` counts stay in
-    // the log, whatever ended the generation. A stop or a cancel is a reason in `result`, not an
-    // exception. A failure throws, and `result` is filled as well.
+    // Calls back with every event of a Generation, see tell_all (generate.h).
     void generate(const GenerateOptions &options, GenerateResult &result);
     // Returns the drafting state for a generation, created if needed; null: nothing drafts. Counts
     // a failure to create it.

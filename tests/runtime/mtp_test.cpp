@@ -331,3 +331,40 @@ TEST_CASE("MTP: a session that is loaded, rewound or forked drafts on") {
     CHECK(result.accepted == 16);
     CHECK(result.draft_failures == 0);
 }
+
+TEST_CASE("MTP: a session that is settled between two tokens has the digest that they have alone") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe"}) {
+        const auto model = with_head(name);
+        for (const bool right : {true, false}) { // whether proposals are what is drawn
+            Sampling sampling;
+            sampling.temperature = right ? 0 : 2.0F;
+            if (right) {
+                sampling.bias = {{7, 1000.0F}};
+            }
+            Session session(model, {}), plain(model, {});
+            for (Session *each : {&session, &plain}) {
+                each->set_sampling(sampling);
+                each->append(tokens_for(*model, 40), {});
+            }
+            DraftOptions draft;
+            draft.model = model;
+            draft.tokens_min = draft.tokens_max = 4;
+            session.set_draft(draft);
+            GenerateOptions options;
+            options.tokens_max = 24;
+            options.ignore_end = true;
+            Generation generation(session, options);
+            Generated event{};
+            for (uint64_t i = 0; generation.next({}, event); ++i) {
+                CHECK(event.token == plain.decode());
+                if (i % 4 != 1) { // with rows ahead, and without
+                    generation.settle();
+                    CHECK(session.digest() == plain.digest());
+                    CHECK(session.info().kv_bytes == plain.info().kv_bytes);
+                }
+            }
+            CHECK((generation.result().accepted > 0 || !right));
+        }
+    }
+}
