@@ -4,8 +4,9 @@
 // that fails or is cancelled changes nothing.
 //
 // A [Model] is opened once and shared freely. A [Session] is one timeline of tokens; a [Snapshot]
-// is an opened file. Sessions and snapshots serve one caller at a time, reading calls included: a
-// second goroutine gets [ErrBusy], never a race. Models serve any number at once.
+// is an opened file. Sessions and snapshots serve one caller at a time: a second goroutine gets
+// [ErrBusy], never a race; or it waits where that is short, as one does that asks for the Info or
+// Digest of a session while another goroutine has it generate. Models serve any number at once.
 //
 // # Errors
 //
@@ -22,7 +23,8 @@
 // # Callbacks
 //
 // Functions that a host gives (Progress, Logits, the function of Generate, readers and writers) run
-// in the goroutine of the call. The object whose call they interrupt is busy for them. An error
+// in the goroutine of the call. The object whose call they interrupt is busy for them, but the
+// function of Generate may read the session. An error
 // from one ends the call, which returns it wrapped with [ErrStopped], or [ErrIO] for a stream. A
 // panic ends the call too and continues in the caller after the library has finished the call;
 // runtime.Goexit (and so testing.T.FailNow) must not be called in one.

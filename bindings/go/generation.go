@@ -22,9 +22,10 @@ import (
 //	err := generation.Err()
 //
 // Nothing is computed before it is asked for, so that the log holds what was delivered and no more
-// (a drafter's passes excepted, which leave no trace). Between two calls of Next the session can be
-// read: Info, Digest, Text, Fork, Save and their like. What would change it gets ErrBusy from the
-// first Next until the end, or Close. A Generation serves one goroutine; Close may come from any.
+// (a drafter's passes excepted, which leave no trace). Meanwhile the session can be read, by any
+// goroutine: Info, Digest, Text, Fork, Save and their like wait for the token that is being drawn.
+// What would change it gets ErrBusy from the first Next until the end, or Close. A Generation
+// serves one goroutine; Close may come from any.
 type Generation struct {
 	session *Session
 	ctx     context.Context

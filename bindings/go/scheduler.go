@@ -104,7 +104,8 @@ func (m *Model) NewScheduler(options *SchedulerOptions) (*Scheduler, error) {
 
 // Submit gives a session to the scheduler: it appends the prompt, which may be nil, and generates,
 // as Session.Generate with these options, which may be nil too. Computes nothing yet. Until its end
-// was fetched the session can be read between its tokens, and what would change it gets ErrBusy.
+// was fetched the session can be read, but for the time of its prompt, and what would change it
+// gets ErrBusy.
 func (s *Scheduler) Submit(session *Session, options *GenerateOptions,
 	prompt *SchedulerPrompt) error {
 	c := brief("submit")

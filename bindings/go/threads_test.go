@@ -164,3 +164,60 @@ func TestNothingIsLeft(t *testing.T) {
 	together(len(sessions), func(i int) { sessions[i].Close() })
 	nothingLeft(t, m)
 }
+
+// In the function of Generate, and in other goroutines whatever it does: each answer is that of a
+// session which was given the same tokens alone.
+func TestSessionIsReadWhileItGenerates(t *testing.T) {
+	session := asked(t, llama)
+	plain := must(session.Fork())(t)
+	after := map[stasis.Digest]uint64{digest(t, plain): position(t, plain)}
+	for i := 0; i < 40; i++ {
+		must(plain.Decode())(t)
+		after[digest(t, plain)] = position(t, plain)
+	}
+	var read, wrong atomic.Int64
+	look := func(expected uint64) {
+		value, err := session.Digest()
+		at, known := after[value]
+		if err != nil || !known || (expected != 0 && at != expected) {
+			wrong.Add(1)
+		}
+		if info, err := session.Info(); err != nil || info.Position < at {
+			wrong.Add(1)
+		}
+		read.Add(1)
+	}
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	for i := 0; i < 2; i++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					look(0)
+				}
+			}
+		}()
+	}
+	_, err := session.Generate(background, &stasis.GenerateOptions{TokensMax: 20, IgnoreEnd: true},
+		func(generated stasis.Generated) error {
+			look(generated.Position + 1)
+			return nil
+		})
+	ok(t, err)
+	generation := session.Generation(background,
+		&stasis.GenerateOptions{TokensMax: 20, IgnoreEnd: true})
+	for generation.Next() {
+		look(generation.Generated().Position + 1)
+	}
+	ok(t, generation.Err())
+	close(over)
+	group.Wait()
+	equal(t, wrong.Load(), 0)
+	equal(t, read.Load() > 42, true)
+	equal(t, digest(t, session), digest(t, plain))
+}

@@ -1,5 +1,7 @@
 // Generation, replies and text streams of stasis.hpp: ranges over tokens, which say what the C
 // functions say.
+#include <algorithm>
+#include <atomic>
 #include <ranges>
 #include <thread>
 
@@ -213,6 +215,42 @@ TEST_CASE("Generation: ends with its time, as calls do, and tokens stay") {
             std::this_thread::sleep_for(2ms);
         }
     }));
+}
+
+TEST_CASE("Session::generate: another thread reads the session meanwhile") {
+    stasis::Session session = talk();
+    session.append_message("user", kSecond, stasis::ReplyPrompt::Yes);
+    stasis::Session plain = session.fork();
+    std::vector<stasis::Digest> after{plain.digest()};
+    const std::uint64_t begin = plain.position();
+    for (int i = 0; i < 20; ++i) {
+        plain.decode();
+        after.push_back(plain.digest());
+    }
+    stasis::Generation generation = session.generate({.tokens_max = 20, .ignore_end = true});
+    std::atomic<bool> over{false};
+    std::atomic<int> read{0}, wrong{0};
+    std::thread reader([&] {
+        while (!over) {
+            try {
+                const stasis::Digest digest = session.digest();
+                wrong += std::find(after.begin(), after.end(), digest) == after.end() ? 1 : 0;
+            } catch (const stasis::Error &) {
+                ++wrong;
+            }
+            ++read;
+        }
+    });
+    for (const stasis::Generated &generated : generation) {
+        CHECK(session.digest() == after.at(generated.position + 1 - begin));
+    }
+    while (read == 0) {
+        std::this_thread::yield();
+    }
+    over = true;
+    reader.join();
+    CHECK(wrong == 0);
+    CHECK(session.digest() == after.back());
 }
 
 TEST_CASE("Session::say: pieces of text, and nothing is said where the options are refused") {

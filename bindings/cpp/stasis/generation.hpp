@@ -119,9 +119,10 @@ template <typename Range, typename Item> class Pulled : public std::ranges::view
 } // namespace detail
 
 // A generation: a token is drawn when it is asked for, by next() or by a loop over it. It may be
-// left at any time; the session then has the tokens that were given and nothing else. Between two
-// tokens the session can be read, forked and saved; calls that would change it throw Error(Busy)
-// until the generation is over or destroyed.
+// left at any time; the session then has the tokens that were given and nothing else. Meanwhile the
+// session can be read, forked and saved, by other threads too, which wait for the token that is
+// being computed. Calls that would change it throw Error(Busy) until the generation is over or
+// destroyed.
 class [[nodiscard]] Generation : public detail::Pulled<Generation, Generated> {
   public:
     // Returns the next token; none: it is over. After an Error other than Timeout, which ends it,

@@ -35,9 +35,10 @@ class Candidate(NamedTuple):
 
 class Session:
     """A timeline of tokens, created by `Model.session` or `Session.load`. It serves one caller at a
-    time; a second thread gets `BusyError`. A call that fails or is cancelled, by Ctrl-C too, leaves
-    it as it was. `copy.copy` forks it, and `pickle` carries all of it but the model, which is
-    opened again from its path and must be the same.
+    time; a second thread gets `BusyError`, or waits where that is short: what reads it (`digest`,
+    `info`, `tokens`, ...) waits for the token that another thread has it generate. A call that
+    fails or is cancelled, by Ctrl-C too, leaves it as it was. `copy.copy` forks it, and `pickle`
+    carries all of it but the model, which is opened again from its path and must be the same.
 
     >>> session = Model(RECALL).session()
     >>> "".join(session.say("Let's start by defining a variable k equal to 5. What is k?"))

@@ -44,6 +44,37 @@ class Threads(Case):
             thread.join()
         self.assertEqual(found, [expected] * 8)
 
+    def test_read_while_it_generates(self):
+        """Each answer is that of a session which was given the same tokens alone."""
+        session, plain = self.session(tokens(20)), self.session(tokens(20))
+        after = {plain.digest: 20}
+        for position in range(21, 61):
+            plain.decode()
+            after[plain.digest] = position
+        over, seen, wrong = threading.Event(), [], []
+
+        def look():
+            try:
+                while not over.is_set():
+                    position = after[session.digest]
+                    seen.append(position)
+                    if session.position < position:
+                        wrong.append(position)
+            except Exception as problem:  # BusyError, or a digest of no token
+                wrong.append(problem)
+
+        threads = [threading.Thread(target=look) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for generated in session.generate(max_tokens=40, ignore_end=True):
+            self.assertEqual(after[session.digest], generated.position + 1)
+        over.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertTrue(seen)
+        self.assertEqual(session.digest, plain.digest)
+
     @staticmethod
     def said(session):
         return "".join(session.say(SECOND)), session.digest

@@ -189,7 +189,7 @@ impl Session {
     /// Draws a token each time the iterator is asked for one. A token that it has not yielded is
     /// not in the session, so it may be dropped at any time. It yields what
     /// [`Session::generate_with`] reports, one by one. After an error it ends; the session is as
-    /// the last item left it. Between two items [`Generation::session`] can be read.
+    /// the last item left it. Meanwhile [`Generation::session`] can be read, by other threads too.
     ///
     /// The speed of several sessions that generate at once does not add up;
     /// a [`Scheduler`](crate::Scheduler) computes many together.
@@ -257,7 +257,7 @@ enum Next<'a> {
 
 /// A generation, token by token; see [`Session::generate`].
 pub struct Generation<'a> {
-    session: &'a mut Session,
+    session: &'a Session, // which was borrowed as its only user: nothing else changes it
     raw: *mut sys::stasis_generation, // null: not begun, or over
     next: Next<'a>,
     result: GenerateResult, // of one that is over
@@ -266,10 +266,23 @@ pub struct Generation<'a> {
 // SAFETY: a generation belongs to no thread.
 unsafe impl Send for Generation<'_> {}
 
-impl Generation<'_> {
-    /// The session between two items: all that was yielded is in it, and nothing else. Calls that
-    /// would change it are refused.
-    pub fn session(&self) -> &Session {
+impl<'a> Generation<'a> {
+    /// The session, to be read while it generates: all that was yielded is in it, and nothing else.
+    /// Other threads may read it while this one computes; they wait for the token.
+    ///
+    /// ```no_run
+    /// # let path = "a model";
+    /// # let model = stasis::Model::open(path, Default::default())?;
+    /// # let mut session = stasis::Session::create(&model, Default::default())?;
+    /// let mut generation = session.generate(Default::default());
+    /// let watched = generation.session();
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(|| println!("{:?}", watched.info().map(|info| info.position)));
+    ///     generation.by_ref().for_each(drop);
+    /// });
+    /// # Ok::<(), stasis::Error>(())
+    /// ```
+    pub fn session(&self) -> &'a Session {
         self.session
     }
 

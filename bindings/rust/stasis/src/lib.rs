@@ -27,8 +27,9 @@
 //! **Threads.** A [`Model`], a [`Scheduler`] and a [`Cancel`] serve any number of threads. A
 //! [`Session`] and a [`Snapshot`] serve one caller at a time: calls that change a session take
 //! `&mut self`, so the compiler keeps others away; those that read take `&self` and may come from
-//! several threads, for the library itself answers a second caller with [`Status::Busy`] and never
-//! mixes two calls up. So all five are `Send` and `Sync`.
+//! several threads, for the library itself lets a second caller wait where that is short, or
+//! answers with [`Status::Busy`], and never mixes two calls up. So all five are `Send` and `Sync`.
+//! A session that generates is read through [`Generation::session`].
 //!
 //! **Closures** run on the thread that called, while the call runs. They may borrow what outlives
 //! the call (a [`Trace`], what outlives everything). A closure that panics ends the call, as if it

@@ -139,8 +139,9 @@ impl Scheduled {
         self.place.id
     }
 
-    /// The session, to be read between its tokens; calls get [`Status::Busy`] while it takes part
-    /// in a pass, and while its prompt is being computed.
+    /// The session, to be read: calls wait for the pass in which it takes part, and are answered
+    /// for the last token that has an event. While its prompt is being computed they get
+    /// [`Status::Busy`].
     pub fn session(&self) -> &Session {
         &self.session
     }

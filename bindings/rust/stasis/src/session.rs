@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 /// One timeline of tokens over a model, which it keeps open.
 ///
-/// It may go from thread to thread, and may be read from several at once: whoever comes second gets
+/// It may go from thread to thread, and may be read from several at once: short calls wait for each
+/// other. Whoever comes during one that may take its time, such as [`Session::save`], gets
 /// [`Status::Busy`](crate::Status::Busy).
 ///
 /// ```
@@ -56,9 +57,9 @@ pub struct Session {
     listener: Option<Arc<Listener>>,
 }
 
-// SAFETY: a session belongs to no thread. "A session or snapshot serves one caller at a time,
-// reading calls included: a second one gets BUSY", whatever thread it comes from; the listener of a
-// trace is Send and runs inside the one call.
+// SAFETY: a session belongs to no thread. "A session or snapshot serves one caller at a time: a
+// second one gets BUSY, or waits", whatever thread it comes from; the listener of a trace is Send
+// and runs inside the one call.
 unsafe impl Send for Session {}
 unsafe impl Sync for Session {}
 

@@ -152,8 +152,8 @@ impl Trace {
     }
 }
 
-/// A trace as C calls it. The session's busy flag lets one call at a time report, so no thread ever
-/// waits for the locks; they make that safe in Rust.
+/// A trace as C calls it. A session lets one call at a time report, so no thread ever waits for the
+/// locks; they make that safe in Rust.
 pub(crate) struct Listener {
     reads: bool,
     closure: Mutex<ListenerFn>,

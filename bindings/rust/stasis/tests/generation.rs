@@ -249,6 +249,48 @@ fn the_session_between_two_items() {
     }
 }
 
+/// Other threads read it while a token is computed, and get what a session has that was given the
+/// same tokens alone.
+#[test]
+fn a_session_is_read_while_it_generates() {
+    let model = gemma();
+    let start = asked(&model);
+    let options = GenerateOptions { ignore_end: true, tokens_max: 30, ..Default::default() };
+    for draft in [Draft::Off, Draft::Model { model: &model, tokens_min: 4, tokens_max: 4 }] {
+        let (mut session, mut plain) = (start.fork().unwrap(), start.fork().unwrap());
+        let begin = plain.info().unwrap().position;
+        let after: Vec<Digest> = std::iter::once(plain.digest().unwrap())
+            .chain((0..30).map(|_| plain.decode().and_then(|_| plain.digest()).unwrap()))
+            .collect();
+        session.set_draft(draft).unwrap();
+        let mut generation = session.generate(options);
+        let watched = generation.session();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let ordering = std::sync::atomic::Ordering::SeqCst;
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    let mut last = 0;
+                    while !over.load(ordering) {
+                        let digest = watched.digest().unwrap();
+                        let at = after.iter().position(|each| *each == digest).unwrap();
+                        assert!(at >= last);
+                        last = at;
+                        assert!(watched.info().unwrap().position >= begin + at as u64);
+                    }
+                });
+            }
+            for generated in generation.by_ref() {
+                let at = (generated.unwrap().position + 1 - begin) as usize;
+                assert_eq!(watched.digest().unwrap(), after[at]);
+            }
+            over.store(true, ordering);
+        });
+        drop(generation);
+        assert_eq!(session.digest().unwrap(), after[30]);
+    }
+}
+
 #[test]
 fn text_streams_refuse_what_draws() {
     let model = gemma();
