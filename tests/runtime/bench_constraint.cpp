@@ -2,10 +2,12 @@
 // an instance of it, with a model's own vocabulary, where nothing was found before and where it
 // was; what of the time of drawing under them is spent on masks; and masks under a grammar that can
 // be read in hundreds of ways:
-//     bench_constraint MODEL
+//     bench_constraint MODEL [FOLDER]
+// Writes into the folder what tools/peer/masks.cpp needs to do the same with xgrammar.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,6 +77,18 @@ void print(const char *what, std::vector<double> times) {
                 times[times.size() / 2], sum / static_cast<double>(times.size()), times.back());
 }
 
+// The pieces of the instance. A model that begins texts with a space begins the first one with it.
+std::vector<std::string> instance_pieces(const Model &model) {
+    std::vector<std::string> pieces;
+    for (const uint32_t token : model.tokenizer->encode(instance(), false, false)) {
+        pieces.push_back(model.tokenizer->piece_bytes(token));
+    }
+    if (pieces[0][0] == ' ') {
+        pieces[0].erase(0, 1);
+    }
+    return pieces;
+}
+
 void measure(const Model &model, const std::shared_ptr<const Vocabulary> &vocabulary, bool closed) {
     const std::string text = schema(closed);
     std::shared_ptr<const Automaton> automaton;
@@ -86,18 +100,16 @@ void measure(const Model &model, const std::shared_ptr<const Vocabulary> &vocabu
     std::printf("%s, %zu states\n", closed ? "closed object" : "open object",
                 automaton->states.size());
     print("compiling", compiling);
-    const std::vector<uint32_t> tokens = model.tokenizer->encode(instance(), false, false);
+    const std::vector<std::string> pieces = instance_pieces(model);
     const Matcher start(automaton, vocabulary);
     for (const bool again : {false, true}) {
         Matcher matcher = start; // shares what the first walk finds
         std::vector<double> masks;
-        for (const uint32_t token : tokens) {
-            const std::string piece = model.tokenizer->piece_bytes(token);
+        for (const std::string &piece : pieces) {
             std::shared_ptr<const Mask> mask;
             masks.push_back(microseconds([&] { mask = matcher.mask(); }));
-            const bool leading = &token == tokens.data() && piece[0] == ' ';
-            if (!matcher.take(leading ? piece.substr(1) : piece)) {
-                std::printf("the instance does not fit at token %zu\n", &token - tokens.data());
+            if (!matcher.take(piece)) {
+                std::printf("the instance does not fit at token %zu\n", &piece - pieces.data());
                 return;
             }
         }
@@ -149,7 +161,41 @@ void measure_ambiguous(const std::shared_ptr<const Vocabulary> &vocabulary) {
     }
 }
 
-int run(const char *path) {
+void write_strings(const std::string &path, const std::vector<std::string> &strings) {
+    std::ofstream file(path, std::ios::binary);
+    for (const std::string &each : strings) {
+        const auto length = static_cast<uint32_t>(each.size());
+        file.write(reinterpret_cast<const char *>(&length), sizeof length) << each;
+    }
+}
+
+// What tools/peer/masks.cpp reads.
+void write_folder(const std::string &folder, const Model &model,
+                  const std::shared_ptr<const Vocabulary> &vocabulary,
+                  const std::vector<std::string> &all_pieces) {
+    write_strings(folder + "/vocabulary", all_pieces);
+    const std::vector<std::string> pieces = instance_pieces(model);
+    write_strings(folder + "/tokens", pieces);
+    const std::vector<uint32_t> &ends = model.config.end_tokens;
+    std::ofstream(folder + "/ends", std::ios::binary)
+        .write(reinterpret_cast<const char *>(ends.data()),
+               static_cast<std::streamsize>(ends.size() * sizeof(uint32_t)));
+    for (const bool closed : {true, false}) {
+        const std::string name = folder + (closed ? "/closed" : "/open");
+        std::ofstream(name + ".json") << schema(closed);
+        std::ofstream masks(name + ".masks", std::ios::binary);
+        Matcher matcher(compile_constraint(ConstraintKind::json_schema, schema(closed)),
+                        vocabulary);
+        for (const std::string &piece : pieces) {
+            const auto mask = matcher.mask(); // the peer has words of 32 bits, in the same order
+            masks.write(reinterpret_cast<const char *>(mask->data()),
+                        static_cast<std::streamsize>((vocabulary->size() + 31) / 32 * 4));
+            matcher.take(piece);
+        }
+    }
+}
+
+int run(const char *path, const char *folder) {
     const std::shared_ptr<Model> model = open_model(path, ModelOptions{});
     std::vector<std::string> pieces;
     for (uint32_t token = 0; token < model->tokenizer->size(); ++token) {
@@ -161,6 +207,9 @@ int run(const char *path) {
         [&] { vocabulary = std::make_shared<const Vocabulary>(pieces, model->config.end_tokens); });
     std::printf("%u tokens, %zu nodes, made in %.1f ms\n", vocabulary->size(),
                 vocabulary->nodes().size(), building / 1000);
+    if (folder != nullptr) {
+        write_folder(folder, *model, vocabulary, pieces);
+    }
     measure(*model, vocabulary, true);
     measure_draws(model, true);
     measure(*model, vocabulary, false);
@@ -172,12 +221,12 @@ int run(const char *path) {
 } // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        std::fprintf(stderr, "usage: bench_constraint MODEL\n");
+    if (argc != 2 && argc != 3) {
+        std::fprintf(stderr, "usage: bench_constraint MODEL [FOLDER]\n");
         return 2;
     }
     try {
-        return run(argv[1]);
+        return run(argv[1], argc == 3 ? argv[2] : nullptr);
     } catch (const stasis::Error &error) {
         std::fprintf(stderr, "bench_constraint: %s\n", error.what());
         return 1;
