@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "abi/gate.h"
 #include "abi/stasis.h"
+#include "format/state/digest.h"
 
 namespace stasis {
 struct Model;
@@ -20,6 +23,7 @@ class Scheduler;
 } // namespace abi
 namespace format {
 class Snapshot;
+class Store;
 struct Contents;
 } // namespace format
 } // namespace stasis
@@ -40,6 +44,21 @@ struct stasis_model {
     const char *const *prompt_names = nullptr, *const *prompts = nullptr; // of embeddings
 };
 
+struct stasis_store {
+    std::string name; // the same for the same place, whichever handle it was opened as
+    std::shared_ptr<const stasis::format::Store> store;
+};
+
+// What a session knows of a stored one that it was put to or got from.
+struct StoredAs {
+    std::string store, name;
+    std::optional<stasis::Digest> mark;      // nothing: none yet
+    std::optional<stasis::Digest> attempted; // of a put whose answer may have been lost
+    bool repair = false;                     // some of it is lost: the next put writes all of it
+    // The same as `saved` of a session; null but in the last of them.
+    std::shared_ptr<const stasis::format::Contents> contents;
+};
+
 struct stasis_session {
     explicit stasis_session(std::unique_ptr<stasis::Session> given,
                             std::shared_ptr<const stasis::format::Contents> from = nullptr);
@@ -49,7 +68,8 @@ struct stasis_session {
     // Contents of the file that this session, or the one it was forked from, last loaded from or
     // saved to: the next commit to that file need not read it. Null: none yet.
     std::shared_ptr<const stasis::format::Contents> saved;
-    bool older = false; // `saved` is the state before the last commit, which is damaged
+    std::vector<StoredAs> stored; // each store and name once
+    bool older = false;           // `saved` is the state before the last commit, which is damaged
     mutable stasis::abi::Gate gate;
     mutable const stasis::abi::Caller *caller = nullptr; // of the running call (abi/trace.h)
     std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none

@@ -268,8 +268,10 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
                                   stasis_error *error) {
     return with(session, error, [&](Session &own) {
         require(child, "child");
-        *child = new stasis_session(own.fork(), session->saved);
-        (*child)->older = session->older;
+        auto made = std::make_unique<stasis_session>(own.fork(), session->saved);
+        made->stored = session->stored;
+        made->older = session->older;
+        *child = made.release();
         own.tell(stasis::TraceKind::fork, 0, own.position());
     });
 }

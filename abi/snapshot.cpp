@@ -5,6 +5,7 @@
 #include "abi/handles.h"
 #include "abi/message.h"
 #include "abi/run.h"
+#include "abi/saving.h"
 #include "abi/stream.h"
 #include "abi/trace.h"
 #include "format/dead.h"
@@ -22,9 +23,7 @@ namespace stasis::abi {
 
 namespace {
 
-using SharedSnapshot = std::shared_ptr<const format::Snapshot>;
-
-format::Parallel parallel_on(Threads &threads) {
+format::Parallel parallel_of(Threads &threads) {
     return {&threads,
             [](void *context, size_t count, void (*work)(void *data, size_t i), void *data) {
                 static_cast<Threads *>(context)->run(count, 1, [&](size_t begin, size_t end) {
@@ -33,56 +32,6 @@ format::Parallel parallel_on(Threads &threads) {
                     }
                 });
             }};
-}
-
-// `standard`: what STASIS_CODEC_DEFAULT stands for.
-format::Codec read_codec(uint32_t given, format::Codec standard) {
-    switch (given) {
-    case STASIS_CODEC_DEFAULT:
-        return standard;
-    case STASIS_CODEC_RAW:
-        return format::Codec::raw;
-    case STASIS_CODEC_ZSTD:
-        return format::Codec::zstd;
-    default:
-        fail(Status::unsupported, "options.codec is %u, expected STASIS_CODEC_...", given);
-    }
-}
-
-format::Keep read_keep(uint32_t given) {
-    if (given != STASIS_KEEP_FULL && given != STASIS_KEEP_NONE) {
-        fail(Status::unsupported, "options.keep is %u, expected STASIS_KEEP_...", given);
-    }
-    return given == STASIS_KEEP_NONE ? format::Keep::none : format::Keep::full;
-}
-
-// Hands the session's state, and how it is to be saved, to `write`.
-template <typename Write>
-void save(Session &session, const stasis_save_options &given, const Watch &watch,
-          const Write &write) {
-    require_flags(given.flags,
-                  STASIS_SAVE_REPLACE | STASIS_SAVE_FULL_LOGITS | STASIS_SAVE_IF_MATCH);
-    format::SaveOptions options;
-    options.replace = (given.flags & STASIS_SAVE_REPLACE) != 0;
-    options.if_match = (given.flags & STASIS_SAVE_IF_MATCH) != 0;
-    if (options.replace && options.if_match) {
-        fail(Status::invalid_argument,
-             "options.flags: STASIS_SAVE_REPLACE contradicts STASIS_SAVE_IF_MATCH");
-    }
-    options.codec = read_codec(given.codec, format::Codec::raw);
-    options.keep = read_keep(given.keep);
-    options.watch = watch;
-    options.parallel = parallel_on(*session.model()->threads);
-    State state = export_state(session, watch);
-    if (options.keep == format::Keep::none) {
-        check_computable(state.profile);
-    }
-    if ((given.flags & STASIS_SAVE_FULL_LOGITS) != 0 && session.position() != 0) {
-        options.logits_row = session.logits();
-    }
-    const Digest digest = state.digest;
-    write(std::move(state), options);
-    session.tell(TraceKind::save, 0, session.position(), digest);
 }
 
 // Where a computed page first differs from what its fingerprints say.
@@ -124,61 +73,6 @@ StoredPages pages_of(const format::Snapshot &snapshot) {
                                                     })};
 }
 
-// `open` gives the snapshot, once the options have been found good.
-template <typename Open>
-std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
-                                     const stasis_load_options &given, const Watch &watch,
-                                     const Open &open) {
-    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED |
-                                   STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER);
-    TimelineOptions session = read_session_options(given.session, "options.session");
-    const SharedSnapshot snapshot = open(watch);
-    if ((given.flags & STASIS_LOAD_ACCEPT_OLDER) == 0) {
-        snapshot->require_newest();
-    }
-    check_identity(snapshot->state().model, *model); // before the bulk is read
-    if (given.session == nullptr) {
-        session.capacity = std::min<uint64_t>(snapshot->state().capacity, model->config.context);
-        session.window_retain = snapshot->state().window_retain;
-        session.tracking = static_cast<Tracking>(snapshot->state().tracking);
-    }
-    session.any_profile = (given.flags & STASIS_LOAD_ANY_PROFILE) != 0;
-    session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
-    const StoredPages pages = pages_of(*snapshot);
-    const auto made = [&](std::unique_ptr<Session> loaded) {
-        auto handle = std::make_unique<stasis_session>(std::move(loaded), snapshot->contents());
-        handle->older = snapshot->older();
-        return handle;
-    };
-    if (snapshot->keep() == format::Keep::full) {
-        return made(restore_session(model, snapshot->state(), &session, pages, watch));
-    }
-    if ((given.flags & STASIS_LOAD_NO_RECOMPUTE) != 0) {
-        fail(Status::unsupported,
-             "the snapshot keeps no keys and values: they would have to be recomputed, which "
-             "STASIS_LOAD_NO_RECOMPUTE forbids");
-    }
-    return made(recompute_session(model, snapshot->state(), &session, pages, watch));
-}
-
-// The same with the trace that the options ask for.
-template <typename Open>
-stasis_session *load_traced(const Caller &caller, const std::shared_ptr<Model> &model,
-                            const stasis_load_options &given, const Watch &watch,
-                            const Open &open) {
-    if (given.trace != nullptr) {
-        read_trace(given.trace, "options.trace"); // refused before anything is read
-    }
-    std::unique_ptr<stasis_session> loaded = load(model, given, watch, open);
-    if (given.trace != nullptr) {
-        const SessionUse use(*loaded, caller, Use::changes);
-        const Digest digest = loaded->session->digest(); // as the file says
-        set_trace(*loaded, given.trace, "options.trace", PageOrigin::elsewhere);
-        loaded->session->tell(TraceKind::load, 0, loaded->session->position(), digest);
-    }
-    return loaded.release();
-}
-
 bool has_compressed(const format::Snapshot &snapshot) {
     const std::vector<format::Section> sections = snapshot.sections();
     return std::any_of(sections.begin(), sections.end(), [](const format::Section &section) {
@@ -196,8 +90,21 @@ void compact(const char *path, const stasis_save_options &given, const Watch &wa
     format::SaveOptions options;
     options.codec = read_codec(given.codec, standard);
     options.watch = watch;
-    options.parallel = parallel_on(threads);
+    options.parallel = parallel_of(threads);
     format::compact(path, options);
+}
+
+SaveChoice read_choice(const stasis_save_options &given) {
+    require_flags(given.flags,
+                  STASIS_SAVE_REPLACE | STASIS_SAVE_FULL_LOGITS | STASIS_SAVE_IF_MATCH);
+    const SaveChoice choice{given.codec, given.keep, (given.flags & STASIS_SAVE_FULL_LOGITS) != 0,
+                            (given.flags & STASIS_SAVE_REPLACE) != 0,
+                            (given.flags & STASIS_SAVE_IF_MATCH) != 0};
+    if (choice.replace && choice.if_match) {
+        fail(Status::invalid_argument,
+             "options.flags: STASIS_SAVE_REPLACE contradicts STASIS_SAVE_IF_MATCH");
+    }
+    return choice;
 }
 
 // What STASIS_VERIFY_STRICT asks for before anything is computed; how many sections it found right.
@@ -244,6 +151,119 @@ void write_report(const VerifyReport &from, uint64_t sections, bool older,
 
 } // namespace
 
+format::Parallel parallel_on(const Model &model) {
+    return parallel_of(*model.threads);
+}
+
+format::Codec read_codec(uint32_t given, format::Codec standard) {
+    switch (given) {
+    case STASIS_CODEC_DEFAULT:
+        return standard;
+    case STASIS_CODEC_RAW:
+        return format::Codec::raw;
+    case STASIS_CODEC_ZSTD:
+        return format::Codec::zstd;
+    default:
+        fail(Status::unsupported, "options.codec is %u, expected STASIS_CODEC_...", given);
+    }
+}
+
+format::Keep read_keep(uint32_t given) {
+    if (given != STASIS_KEEP_FULL && given != STASIS_KEEP_NONE) {
+        fail(Status::unsupported, "options.keep is %u, expected STASIS_KEEP_...", given);
+    }
+    return given == STASIS_KEEP_NONE ? format::Keep::none : format::Keep::full;
+}
+
+void save_with(Session &session, const SaveChoice &choice, const Watch &watch,
+               const std::function<void(State &&state, format::SaveOptions &options)> &write) {
+    format::SaveOptions options;
+    options.replace = choice.replace;
+    options.if_match = choice.if_match;
+    options.codec = read_codec(choice.codec, format::Codec::raw);
+    options.keep = read_keep(choice.keep);
+    options.watch = watch;
+    options.parallel = parallel_on(*session.model());
+    State state = export_state(session, watch);
+    if (options.keep == format::Keep::none) {
+        check_computable(state.profile);
+    }
+    if (choice.full_logits && session.position() != 0) {
+        options.logits_row = session.logits();
+    }
+    const Digest digest = state.digest;
+    write(std::move(state), options);
+    session.tell(TraceKind::save, 0, session.position(), digest);
+}
+
+namespace {
+
+// `open` gives the snapshot, once the options have been found good.
+std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
+                                     const stasis_load_options &given, const Watch &watch,
+                                     const Open &open) {
+    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED |
+                                   STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER);
+    TimelineOptions session = read_session_options(given.session, "options.session");
+    const Opened opened = open(watch);
+    const format::Snapshot &snapshot = *opened.snapshot;
+    if ((given.flags & STASIS_LOAD_ACCEPT_OLDER) == 0) {
+        snapshot.require_newest();
+    }
+    check_identity(snapshot.state().model, *model); // before the bulk is read
+    if (given.session == nullptr) {
+        session.capacity = std::min<uint64_t>(snapshot.state().capacity, model->config.context);
+        session.window_retain = snapshot.state().window_retain;
+        session.tracking = static_cast<Tracking>(snapshot.state().tracking);
+    }
+    session.any_profile = (given.flags & STASIS_LOAD_ANY_PROFILE) != 0;
+    session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
+    const StoredPages pages = pages_of(snapshot);
+    const auto made = [&](std::unique_ptr<Session> loaded) {
+        auto handle = std::make_unique<stasis_session>(std::move(loaded), snapshot.contents());
+        handle->older = snapshot.older();
+        return handle;
+    };
+    const bool may_compute = (given.flags & STASIS_LOAD_NO_RECOMPUTE) == 0;
+    if (snapshot.keep() == format::Keep::full) {
+        try {
+            return made(restore_session(model, snapshot.state(), &session, pages, watch));
+        } catch (const Error &error) {
+            // What a store has lost follows from the log.
+            if (error.status() != Status::corrupt || !may_compute || opened.stored == nullptr ||
+                !opened.stored->lost_payload()) {
+                throw;
+            }
+        }
+    }
+    if (!may_compute) {
+        fail(Status::unsupported,
+             "the snapshot keeps no keys and values: they would have to be recomputed, which "
+             "STASIS_LOAD_NO_RECOMPUTE forbids");
+    }
+    return made(recompute_session(model, snapshot.state(), &session, pages, watch));
+}
+
+} // namespace
+
+// The same with the trace that the options ask for.
+std::unique_ptr<stasis_session> load_traced(const Caller &caller,
+                                            const std::shared_ptr<Model> &model,
+                                            const stasis_load_options &given, const Watch &watch,
+                                            const Open &open) {
+    if (given.trace != nullptr) {
+        read_trace(given.trace, "options.trace"); // refused before anything is read
+    }
+    std::unique_ptr<stasis_session> loaded = load(model, given, watch, open);
+    if (given.trace != nullptr) {
+        const SessionUse use(*loaded, caller, Use::changes);
+        const Digest digest = loaded->session->digest(); // as the file says
+        set_trace(*loaded, given.trace, "options.trace", PageOrigin::elsewhere);
+        loaded->session->tell(TraceKind::load, 0, loaded->session->position(), digest);
+    }
+    return loaded;
+}
+
 } // namespace stasis::abi
 
 using namespace stasis::abi;
@@ -270,12 +290,12 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
         const SessionUse use(*session, caller, Use::reads);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given);
-        save(*session->session, given, watch.watch(),
-             [&](stasis::State &&state, SaveOptions &chosen) {
-                 chosen.known = session->saved;
-                 session->saved = stasis::format::save(std::move(state), path, chosen);
-                 session->older = false;
-             });
+        save_with(*session->session, read_choice(given), watch.watch(),
+                  [&](stasis::State &&state, SaveOptions &chosen) {
+                      chosen.known = session->saved;
+                      session->saved = stasis::format::save(std::move(state), path, chosen);
+                      session->older = false;
+                  });
     });
 }
 
@@ -287,10 +307,10 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
         const SessionUse use(*session, caller, Use::reads);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given);
-        save(*session->session, given, watch.watch(),
-             [&](const stasis::State &state, const SaveOptions &chosen) {
-                 stasis::format::write_stream(state, host.sink(), chosen);
-             });
+        save_with(*session->session, read_choice(given), watch.watch(),
+                  [&](const stasis::State &state, const SaveOptions &chosen) {
+                      stasis::format::write_stream(state, host.sink(), chosen);
+                  });
     });
 }
 
@@ -303,10 +323,12 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given);
-        *session = load_traced(caller, model->model, given, watch.watch(),
-                               [&](const stasis::Watch &open_watch) {
-                                   return Snapshot::open(path, stasis::system_files(), open_watch);
-                               });
+        *session =
+            load_traced(caller, model->model, given, watch.watch(),
+                        [&](const stasis::Watch &open_watch) {
+                            return Opened{Snapshot::open(path, stasis::system_files(), open_watch)};
+                        })
+                .release();
     });
 }
 
@@ -321,8 +343,9 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
         CallWatch watch(caller, given);
         *session = load_traced(caller, model->model, given, watch.watch(),
                                [&](const stasis::Watch &open_watch) {
-                                   return Snapshot::open_source(host.source(), open_watch);
-                               });
+                                   return Opened{Snapshot::open_source(host.source(), open_watch)};
+                               })
+                       .release();
     });
 }
 

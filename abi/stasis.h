@@ -55,7 +55,6 @@ typedef struct stasis_session stasis_session;   /* one mutable timeline of token
 typedef struct stasis_snapshot stasis_snapshot; /* an opened snapshot file, read-only */
 typedef struct stasis_cancel stasis_cancel;     /* cancels calls and reports their progress */
 typedef struct stasis_threads stasis_threads;   /* a pool that models share: stasis_resources.h */
-
 #pragma GCC visibility push(default)
 
 /* Statuses; the numbers never change. */
@@ -496,5 +495,6 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #include "stasis_resources.h"  /* shared threads, times of calls, models from sources */
 #include "stasis_scheduler.h"  /* generation for many sessions at once */
 #include "stasis_snapshot.h"   /* sessions to files and streams and back */
+#include "stasis_store.h"      /* many sessions, what they share once */
 #include "stasis_trace.h"      /* reports of what happens to a session's KV cache */
 #endif                         /* STASIS_H */

@@ -74,7 +74,7 @@ class Directory : public Backend {
 };
 
 [[noreturn]] void fail_call(const std::string &path, const char *what, int number) {
-    fail(Status::io, "%s: %s: %s", path.c_str(), what,
+    fail(number == ENOMEM ? Status::no_memory : Status::io, "%s: %s: %s", path.c_str(), what,
          std::generic_category().message(number).c_str());
 }
 

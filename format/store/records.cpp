@@ -170,6 +170,12 @@ Digest StoredRoot::digest() const {
     return digest;
 }
 
+uint64_t StoredRoot::sequence() const {
+    uint64_t sequence = 0;
+    std::memcpy(&sequence, root.data(), sizeof sequence);
+    return sequence;
+}
+
 bool has_payload(const Frame &frame) {
     return frame.stored_bytes >= kPayloadMin &&
            (frame.kind == SectionKind::run || frame.kind == SectionKind::recurrent ||

@@ -59,7 +59,9 @@ struct StoredRoot {
     std::vector<SegmentRef> segments; // from kSectionsBegin to the end
 
     uint64_t end() const { return segments.empty() ? kSectionsBegin : segments.back().end; }
-    Digest digest() const; // of the root that it holds
+    // Of the root that it holds, whatever features that has.
+    Digest digest() const;
+    uint64_t sequence() const;
 };
 
 // Whether sections of this kind and size have payloads.

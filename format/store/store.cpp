@@ -114,6 +114,11 @@ void Store::check_expected(const Current &current, const StorePutOptions &option
     if (current.stored && current.damage) {
         throw Error(*current.damage);
     }
+    const bool attempted = current.stored && options.attempted != nullptr && *options.attempted &&
+                           record_digest(current.stored->bytes) == **options.attempted;
+    if (attempted) {
+        return;
+    }
     if (options.expected && !current.stored) {
         throw Conflict("session '" + current.name + "': it is no longer in the store", {});
     }
@@ -134,16 +139,16 @@ Digest Store::swap(const StoredRoot &root, Current current, const StorePutOption
     const std::string key = root_key(root.name);
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         options.save.watch.look(0, 0);
+        if (options.attempted != nullptr) {
+            *options.attempted = record_digest(bytes);
+        }
         const std::optional<std::string> mark =
             current.stored ? std::optional(current.stored->mark) : std::nullopt;
         if (backend_->swap(key, mark, bytes, options.save.watch)) {
             return record_digest(bytes);
         }
         current = this->current(root.name, options.save.watch);
-        if (!options.overwrite) {
-            StorePutOptions otherwise = options; // of what it was, none can be there now
-            check_expected(current, otherwise);
-        }
+        check_expected(current, options);
     }
     fail(Status::busy, "session '%s': others replace it all the time", root.name.c_str());
 }
@@ -156,7 +161,7 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
     uint64_t sequence = 1;
     if (current.root) {
         ranges = std::make_shared<StoredRanges>(backend_, *current.root, options.save.parallel);
-        sequence = std::max<uint64_t>(decode_root(current.root->root).sequence + 1, 1);
+        sequence = std::max<uint64_t>(current.root->sequence() + 1, 1);
     }
     if (ranges && !whole) {
         old = Snapshot::open_root(Input(ranges), current.root->root, options.save.known,
@@ -194,8 +199,9 @@ StorePut Store::put(const State &state, const std::string &name,
     try {
         put = write(state, current, options, options.repair, root);
     } catch (const Error &error) {
-        // Some of what is stored is lost: this session has all of it.
-        if (error.status() != Status::corrupt || options.repair || !current.root) {
+        // Some of what is stored is lost, and this session has all of it; or it may be overwritten.
+        const bool unknown = error.status() == Status::version && options.overwrite;
+        if ((error.status() != Status::corrupt && !unknown) || options.repair || !current.root) {
             throw;
         }
         put = write(state, current, options, true, root);

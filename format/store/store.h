@@ -29,6 +29,9 @@ struct StorePutOptions {
     SaveOptions save = {};
     // The mark that the caller's last put or open returned; nothing: it knows of none.
     std::optional<Digest> expected = {};
+    // Where the last put put the mark of what it was about to swap in, if it ended in an error: the
+    // answer may have been lost. Null: nowhere. A root of this mark is expected as well.
+    std::optional<Digest> *attempted = nullptr;
     bool overwrite = false; // whatever is expected
     bool repair = false;    // write all of the session, and payloads that are lost again
 };

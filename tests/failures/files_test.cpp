@@ -62,7 +62,8 @@ bool fault_one(const Row &row, stasis_model *model, Fault fault, int64_t n, Faul
             const bool damaged =
                 status == STASIS_CORRUPT ||
                 (status == STASIS_INVALID_ARGUMENT &&
-                 (contains(error, "the file ends") || contains(error, "no GGUF file")));
+                 (contains(error, "the file ends") || contains(error, "no GGUF file") ||
+                  contains(error, "not the marker of a store")));
             CHECK_MESSAGE((status == STASIS_IO || (fault == Fault::ended && damaged)), status, ": ",
                           error.message);
             // It names a path, or a file without a name.
@@ -127,6 +128,12 @@ TEST_CASE("failures: files, sessions and drawing") {
         for (const Row &row : rows) {
             fault_each(row);
         }
+    }
+}
+
+TEST_CASE("failures: files, stores") {
+    for (const Row &row : taken_rows(store_rows())) {
+        fault_each(row);
     }
 }
 

@@ -39,6 +39,9 @@ const std::set<std::string> kCannotFail = {
     "stasis_scheduler_stop",
     "stasis_scheduler_close",
     "stasis_threads_free",
+    "stasis_store_close",
+    "stasis_store_options_init",
+    "stasis_store_call_options_init",
     "stasis_model_options_init",
     "stasis_session_options_init",
     "stasis_run_options_init",
@@ -146,7 +149,8 @@ void fail_all(const char *what, const std::vector<Row> &rows) {
 std::vector<Row> all_rows() {
     std::vector<Row> rows;
     for (const auto &some : {model_rows(), session_rows(), generate_rows(), constraint_rows(),
-                             scheduler_rows(), snapshot_rows(), data_rows()}) {
+                             scheduler_rows(), snapshot_rows(), data_rows(),
+                             store_rows()}) {
         rows.insert(rows.end(), some.begin(), some.end());
     }
     return rows;
@@ -190,6 +194,10 @@ TEST_CASE("failures: memory, data of hosts and turns") {
 
 TEST_CASE("failures: memory, schedulers") {
     fail_all("schedulers", taken_rows(scheduler_rows()));
+}
+
+TEST_CASE("failures: memory, stores") {
+    fail_all("stores", taken_rows(store_rows()));
 }
 
 TEST_CASE("failures: memory, snapshots") {

@@ -36,6 +36,7 @@ std::vector<Row> constraint_rows();
 std::vector<Row> data_rows();
 std::vector<Row> scheduler_rows();
 std::vector<Row> snapshot_rows();
+std::vector<Row> store_rows();
 // All of them; under sanitizers one of three, unless whole sweeps are asked for.
 std::vector<Row> taken_rows(const std::vector<Row> &rows);
 

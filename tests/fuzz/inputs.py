@@ -53,6 +53,15 @@ def snapshots():
                     yield bytes([base | use << 3, how]) + edit
 
 
+def stores():
+    """Each record there is, unchanged, and with each byte of its beginning (fuzz_store.cpp)."""
+    for base in range(2):
+        for record in range(4):
+            yield bytes([base, record])
+            for at in range(0, 300, 7):
+                yield bytes([base, record, at & 255, at >> 8, 0, 1])
+
+
 def gguf_models():
     """Each architecture with each type of weights, unchanged (fuzz_gguf_model.cpp)."""
     for architecture in range(12):
@@ -181,6 +190,7 @@ SEEDS = {
     "reply": replies,
     "safetensors": safetensors,
     "snapshot": snapshots,
+    "store": stores,
     "tokenizer": lambda: [p.read_bytes() for p in sorted(DATA.glob("**/tokenizer.model"))],
     "tokenizer_gguf": vocabularies,
     "tokenizer_json": tokenizer_jsons,

@@ -9,11 +9,12 @@ from ctypes import (POINTER, c_char_p, c_double, c_int32, c_size_t, c_uint8, c_u
                     c_uint64, c_void_p)
 from typing import Any, Dict, Tuple
 
+from . import _store_structs as st
 from . import _structs as s
 from ._structs import floats_p, tokens_p
 
 # Objects are addresses: which kind is meant is the business of the classes that hold them.
-model = session = snapshot = cancel = generation = stream = scheduler = threads = c_void_p
+model = session = snapshot = cancel = generation = stream = scheduler = threads = store = c_void_p
 new = POINTER(c_void_p)
 error = POINTER(s.stasis_error)
 # Text is the address of bytes with their length beside it; a buffer for text is an address too.
@@ -24,6 +25,7 @@ status, flags, position = c_int32, c_uint32, c_uint64
 run_options = POINTER(s.stasis_run_options)
 save_options = POINTER(s.stasis_save_options)
 load_options = POINTER(s.stasis_load_options)
+call = POINTER(st.stasis_store_call_options)
 event = POINTER(POINTER(s.stasis_scheduler_event))
 
 
@@ -194,6 +196,25 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_session_take_trace": (
         status, (session, POINTER(s.stasis_trace_event), size, size, count, POINTER(c_uint64),
                  error)),
+
+    "stasis_store_options_init": _init(st.stasis_store_options),
+    "stasis_store_open": (status, (path, POINTER(st.stasis_store_options), new, error)),
+    "stasis_store_close": (None, (store,)),
+    "stasis_store_open_backend": (
+        status, (POINTER(st.stasis_store_backend), name,
+                 POINTER(st.stasis_store_options), new, error)),
+    "stasis_store_call_options_init": _init(st.stasis_store_call_options),
+    "stasis_store_put": (
+        status, (store, session, name, call, POINTER(st.stasis_store_result), error)),
+    "stasis_store_get": (status, (store, model, name, load_options, new, error)),
+    "stasis_store_snapshot": (status, (store, name, call, new, error)),
+    "stasis_store_list": (status, (store, call, st.stasis_stored_session_fn, c_void_p, error)),
+    "stasis_store_remove": (status, (store, name, call, error)),
+    "stasis_store_fork": (status, (store, name, name, call, error)),
+    "stasis_store_collect": (status, (store, call, POINTER(st.stasis_store_collected), error)),
+    "stasis_store_import": (
+        status, (store, path, name, call, POINTER(st.stasis_store_result), error)),
+    "stasis_store_export": (status, (store, name, path, call, error)),
 }
 
 PACKAGE = pathlib.Path(__file__).resolve().parent

@@ -9,8 +9,10 @@ import tempfile
 import unittest
 
 from fixture import ROOT
-from stasis import _abi, _structs
+from stasis import _abi, _store_structs, _structs
 
+# The file of the stores and the file of the rest, as one.
+STRUCTS = type("Structs", (), {**vars(_structs), **vars(_store_structs)})
 HEADERS = sorted((ROOT / "abi").glob("stasis*.h"))
 # Versions and guards of the headers, which ctypes has no use for.
 NOT_HERE = re.compile(r"STASIS_(HEADER_VERSION|\w*H)$")
@@ -20,7 +22,8 @@ PLAIN = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint8_t": ctypes
          "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
          "stasis_status": ctypes.c_int32, "stasis_token": ctypes.c_uint32}
 OBJECTS = ("stasis_model", "stasis_session", "stasis_snapshot", "stasis_cancel",
-           "stasis_generation", "stasis_text_stream", "stasis_scheduler", "stasis_threads")
+           "stasis_generation", "stasis_text_stream", "stasis_scheduler", "stasis_threads",
+           "stasis_store")
 
 
 def code():
@@ -74,7 +77,7 @@ def kind_of(argument):
         return [ctypes.c_void_p] if stars == "*" else [ctypes.POINTER(ctypes.c_void_p)]
     if base in ("char", "void"):  # text and bytes that are given, and buffers
         return [ctypes.c_char_p] if "const" in argument else [ctypes.c_void_p]
-    plain = PLAIN.get(base) or getattr(_structs, base)
+    plain = PLAIN.get(base) or getattr(STRUCTS, base)
     for _ in stars:
         plain = ctypes.POINTER(plain)
     return [plain]
@@ -119,7 +122,7 @@ class Headers(unittest.TestCase):
     def test_constants_and_layouts(self):
         facts = facts_of_c(self.folder)
         self.assertGreater(len(facts), 300)
-        self.assertEqual(facts_of_ctypes(_structs), facts)
+        self.assertEqual(facts_of_ctypes(STRUCTS), facts)
 
     def test_faults_are_found(self):
         """Each fault is in a copy of the file, and makes a difference."""
@@ -135,12 +138,12 @@ class Headers(unittest.TestCase):
             self.assertIn(old, text)
             planted = {"__name__": "planted"}
             exec(compile(text.replace(old, new, 1), "planted", "exec"), planted)
-            faulty = type("Planted", (), planted)
+            faulty = type("Planted", (), {**vars(_store_structs), **planted})
             self.assertNotEqual(facts_of_ctypes(faulty), facts, old)
 
     def test_types_of_plain_fields(self):
         for name, fields in declared_structs().items():
-            told = dict(getattr(_structs, name)._fields_)
+            told = dict(getattr(STRUCTS, name)._fields_)
             for field, kind in fields:
                 if kind is not None:
                     self.assertEqual(told[field], kind, f"{name}.{field}")
@@ -170,7 +173,7 @@ class Headers(unittest.TestCase):
                              re.MULTILINE)}
         self.assertEqual(len(inside), 2)
         for name, (result, arguments) in {**named, **inside}.items():
-            function = getattr(_structs, name)
+            function = getattr(STRUCTS, name)
             self.assertEqual(function._restype_, PLAIN[result], name)
             kinds = [ctypes.c_void_p if re.match(r"(const )?void \*", each.strip())
                      else kind_of(each)[0] for each in arguments.split(",")]

@@ -16,6 +16,7 @@ mod resources;
 mod scheduler;
 mod snapshot;
 mod stasis;
+mod store;
 mod trace;
 
 pub use chat::*;
@@ -29,4 +30,5 @@ pub use resources::*;
 pub use scheduler::*;
 pub use snapshot::*;
 pub use stasis::*;
+pub use store::*;
 pub use trace::*;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 12] = [
+const HEADERS: [&str; 13] = [
     "stasis",
     "stasis_chat",
     "stasis_constraint",
@@ -21,6 +21,7 @@ const HEADERS: [&str; 12] = [
     "stasis_resources",
     "stasis_scheduler",
     "stasis_snapshot",
+    "stasis_store",
     "stasis_trace",
 ];
 
