@@ -80,7 +80,7 @@ Bytes edited(Bytes bytes, const uint8_t *edits, size_t size) {
     return bytes;
 }
 
-void reseal(Bytes &root) {
+void seal_again(Bytes &root) {
     if (root.size() >= 32) {
         const Digest seal = Sha256().bytes(root.data(), root.size() - 32).finish();
         std::copy(seal.bytes.begin(), seal.bytes.end(), root.end() - 32);
@@ -115,7 +115,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try {
         if (data[1] % 4 == 0) {
             Bytes bytes = edited(base.objects.at(key), data + 2, size - 2);
-            reseal(bytes);
+            seal_again(bytes);
             {
                 const Meter meter(kTimes * bytes.size() + kMoreBytes);
                 root = decode_stored_root(bytes, key);
