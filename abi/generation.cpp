@@ -53,6 +53,8 @@ void hold_session(const stasis_session &session, const Caller &caller, Use use, 
         (use == Use::changes || use == Use::begins)) { // the host has ended it
         generation->leave();
         delete generation;
+    } else if (generation != nullptr && use == Use::looks) {
+        generation->run.show_state();
     } else if (generation != nullptr && use != Use::generates) {
         generation->run.settle();
     }

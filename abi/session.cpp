@@ -266,14 +266,15 @@ stasis_status stasis_session_decode(stasis_session *session, stasis_token *token
 
 stasis_status stasis_session_fork(const stasis_session *session, stasis_session **child,
                                   stasis_error *error) {
-    return with(session, error, [&](Session &own) {
+    const auto copy = [&](Session &own) {
         require(child, "child");
         auto made = std::make_unique<stasis_session>(own.fork(), session->saved);
         made->stored = session->stored;
         made->older = session->older;
         *child = made.release();
         own.tell(stasis::TraceKind::fork, 0, own.position());
-    });
+    };
+    return with(session, error, copy, Use::forks);
 }
 
 stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, uint32_t flags,

@@ -243,7 +243,8 @@ stasis_status stasis_session_generate(stasis_session *session,
  * stasis_session_generate is none of these, for it is called between two tokens.
  *
  * Nothing is copied or hashed for readers that do not come. What a drafter has computed ahead is
- * dropped when one does, and computed again: that costs speed and nothing else. */
+ * dropped for fork and those that may take their time, and in models with recurrent layers for all,
+ * and computed again: that costs speed and nothing else. */
 typedef struct stasis_generation stasis_generation;
 
 /* Begins a generation; it draws nothing yet. Callback and callback_user must be NULL, else

@@ -11,14 +11,14 @@
 
 namespace stasis::abi {
 
-// What a call does with a session: looks at it, reads it and may take its time, changes it, begins
-// a generation, or computes the next token of one.
-enum class Use { looks, reads, changes, begins, generates };
+// What a call does with a session: looks at its state, forks it, reads it and may take its time,
+// changes it, begins a generation, or computes the next token of one.
+enum class Use { looks, forks, reads, changes, begins, generates };
 
 // Holds a session for a call, and sets its caller, in whose floating-point environment trace
-// callbacks run. While a generation of the session is open, calls that look or read drop what is
-// computed ahead. Unless it is told not to, waits as the gate does. Throws Error(busy). Strong
-// guarantee.
+// callbacks run. While a generation of the session is open, calls that fork or read drop what is
+// computed ahead, and those that look if they must. Unless it is told not to, waits as the gate
+// does. Throws Error(busy). Strong guarantee.
 void hold_session(const stasis_session &session, const Caller &caller, Use use, bool waits);
 void release_session(const stasis_session &session, Use use) noexcept;
 

@@ -89,6 +89,12 @@ void Generation::settle() noexcept {
     }
 }
 
+void Generation::show_state() noexcept {
+    if (ahead_) {
+        ahead_->show_state();
+    }
+}
+
 void Generation::leave() noexcept {
     ahead_.reset();
     session_ = nullptr;

@@ -34,6 +34,8 @@ class Generation {
     // Drops rows computed ahead, so that the session can be read, shared and stored as it is. Not
     // during `next`.
     void settle() noexcept;
+    // The same for those who read no more than the state: what is computed ahead may stay.
+    void show_state() noexcept;
     // Lets go of the session. A generation that is not over can then not go on.
     void leave() noexcept;
 

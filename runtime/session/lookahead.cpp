@@ -222,6 +222,12 @@ void Lookahead::settle() noexcept {
     pass_.reset();
 }
 
+void Lookahead::show_state() noexcept {
+    if (!timeline_.hidden.valid || !timeline_.states.holds(timeline_.position())) {
+        settle();
+    }
+}
+
 // Drops the rows that are not in the timeline.
 void Lookahead::drop() noexcept {
     if (taken_ < computed_) {

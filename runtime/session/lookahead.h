@@ -43,6 +43,8 @@ class Lookahead {
     void append(uint32_t token, uint64_t most, const Watch &watch);
     // Drops what is computed ahead, and the memory for it.
     void settle() noexcept;
+    // Does so unless the state at the session's position can be read beside it.
+    void show_state() noexcept;
 
   private:
     std::span<const float> next_row(const Watch &watch);

@@ -165,7 +165,7 @@ Digest Timeline::digest(const Digest &model, const Watch &watch) {
     for (size_t group = 0; group < pages.size(); ++group) {
         parts.windows.push_back(network->groups[group].window);
         std::vector<Digest> &digests = parts.pages.emplace_back();
-        for (size_t page = 0; page < pages[group].size(); ++page) {
+        for (size_t page = 0; page < pages_of_log(group); ++page) {
             digests.push_back(page_digest_of(group, page));
         }
     }

@@ -214,7 +214,8 @@ TimelineInfo Timeline::info() const {
     for (size_t group = 0; group < pages.size(); ++group) {
         info.window_begin = std::max(info.window_begin, first_page[group] * kPage);
         const uint64_t bytes = network->page_shapes[group].bytes();
-        for (size_t index = first_page[group]; index < pages[group].size(); ++index) {
+        const size_t end = pages_of_log(group);
+        for (size_t index = first_page[group]; index < end; ++index) {
             const PageRef &page = pages[group][index].page;
             if (!page) {
                 continue; // evicted

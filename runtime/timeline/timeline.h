@@ -19,6 +19,7 @@
 //    be missing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -143,6 +144,10 @@ struct Timeline {
     // Returns the digest of the state (format/state/digest.h); `model` is the digest of the model.
     // Throws as require_hidden.
     Digest digest(const Digest &model, const Watch &watch = {});
+    // Returns how many pages of a group the log is in. Rows computed ahead of it may be in more.
+    size_t pages_of_log(size_t group) const {
+        return std::min<size_t>(pages[group].size(), (log.size() + kPage - 1) / kPage);
+    }
     // Returns the digest of the valid slots of a page.
     const Digest &page_digest_of(size_t group, size_t page);
 
