@@ -229,8 +229,8 @@ stasis_status stasis_session_generate(stasis_session *session,
  *   looking   get_info, digest, tokens, text, turns, reply, logits, top, sample, kv, fork,
  *             take_trace, get_data, list_data, set_data: short. Other calls wait for them, whether
  *             the session generates or not
- *   reading   save, write, score, attention, set_trace: may take their time. The generation waits
- *             for them; while one runs or waits, all other calls return BUSY
+ *   reading   save, write, stasis_store_put, score, attention, set_trace: may take their time. The
+ *             generation waits for them; while one runs or waits, all other calls return BUSY
  *   changing  all others. While the session generates, they return BUSY; while one of them runs,
  *             all calls do. So does a scheduler while it appends the session's prompt
  *
