@@ -1,4 +1,4 @@
-// A disk in memory under FileOperations, with one directory: the view of processes, the contents
+// A disk in memory under FileOperations, whose root is /disk: the view of processes, the contents
 // that would be left if the power failed now, and a fault at a chosen operation. Counts every call
 // except close. Must not know snapshots.
 #pragma once
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@
 
 namespace stasis::format {
 
-inline constexpr size_t kTornBytes = 512; // of a block, what a disk writes whole
+inline constexpr size_t kTornBytes = 512;     // of a block, what a disk writes whole
+inline constexpr uint64_t kRootDirectory = 0; // its inode
 
 enum class Blow {
     none,
@@ -79,6 +81,7 @@ class Disk {
     struct Inode {
         mode_t mode = 0;
         Bytes now, durable;
+        bool directory = false;
     };
     struct Change {
         enum Kind { write, size, entry } kind;
@@ -86,12 +89,15 @@ class Disk {
         uint64_t offset = 0; // size: the new size
         Bytes data = {};
         std::string name = {};
+        uint64_t folder = 0; // entry: the inode that has it
     };
 
     bool fails(const Operation &operation);
     bool struck(Blow blow) const;
     bool since(Blow blow) const;
     void enter(const std::string &name, uint64_t inode);
+    bool is_directory(uint64_t inode) const;
+    std::optional<uint64_t> folder_of(const std::string &name) const;
     void make_durable(uint64_t inode, const Loss &loss);
     void grow(const Loss &loss);
     void apply(size_t index, const Change &change, const Loss &loss);
@@ -99,7 +105,7 @@ class Disk {
     std::map<uint64_t, Inode> inodes_;
     std::map<std::string, uint64_t> entries_, durable_entries_;
     std::vector<Change> changes_;
-    std::vector<int64_t> descriptors_; // inode; 0: the directory, -1: closed
+    std::vector<int64_t> descriptors_; // inode; 0: the root directory, -1: closed
     std::map<uint64_t, int> locks_;    // inode to the descriptor that holds it
     Fault fault_;
     std::vector<Operation> operations_;
