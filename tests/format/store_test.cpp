@@ -88,16 +88,16 @@ TEST_CASE("store: later puts append what commits to a file append, after every k
     StorePut put;
     std::shared_ptr<const Contents> known;
     uint64_t sequence = 0;
-    for (const auto &[position, seed, common] :
-         std::vector<std::array<uint64_t, 3>>{{40, 1, 0},
-                                              {41, 1, 0},
-                                              {150, 1, 0},
-                                              {150, 1, 0},
-                                              {97, 1, 0},
-                                              {160, 2, 97},
-                                              {160, 3, 70}}) {
+    for (const auto &shape : std::vector<std::array<uint64_t, 3>>{{40, 1, 0},
+                                                                  {41, 1, 0},
+                                                                  {150, 1, 0},
+                                                                  {150, 1, 0},
+                                                                  {97, 1, 0},
+                                                                  {160, 2, 97},
+                                                                  {160, 3, 70}}) {
+        const uint64_t position = shape[0]; // no binding: clang captures none
         CAPTURE(position);
-        const State state = sample_state(large_pages(position, seed, common));
+        const State state = sample_state(large_pages(position, shape[1], shape[2]));
         put = sequence == 0 ? memory.put(state, "s") : memory.put(state, "s", put);
         known = save(state, folder.path("f"), {.known = known});
         CHECK(put.contents->root == known->root);
