@@ -21,17 +21,7 @@ std::string read_allowed(const uint32_t *bits, size_t count, uint32_t vocabulary
              "bits of %zu words: expected %zu, 32 tokens in each of the vocabulary of %u", count,
              expected, vocabulary);
     }
-    TokenRuns runs;
-    for (uint32_t token = 0; token < vocabulary; ++token) {
-        const bool in = (bits[token / 32] >> (token % 32) & 1U) != 0;
-        if (in != (runs.size() % 2 == 1)) {
-            runs.push_back(token);
-        }
-    }
-    if (runs.size() % 2 == 1) {
-        runs.push_back(vocabulary);
-    }
-    return encode_tokens(runs, vocabulary);
+    return encode_tokens(runs_of_bits(bits, vocabulary), vocabulary);
 }
 
 } // namespace

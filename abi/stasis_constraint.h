@@ -36,9 +36,9 @@ extern "C" {
  *
  * The constraint is one of the sampling settings: snapshots hold it, forks and rewinds keep it, and
  * tokens that it drew are verified under it. stasis_session_set_sampling does not change it.
- * Settings with different constraints count as different ones (FULL). Constraints and sets of
- * tokens (below) share the 64 MiB of a snapshot's manifest: a save of more is UNSUPPORTED, and a
- * rewind takes away what was drawn under them. `cancel` (may be NULL) ends a compilation, whose
+ * Settings with different constraints count as different ones (FULL). Constraints share the 64 MiB
+ * of a snapshot's manifest: a save of more is UNSUPPORTED, and a rewind takes away what was drawn
+ * under them. `cancel` (may be NULL) ends a compilation, whose
  * time and memory are limited for any text. Equal constraints of a model's sessions are compiled
  * once.
  * Errors; whatever was set before stays:
@@ -59,8 +59,11 @@ stasis_status stasis_session_set_constraint(stasis_session *session, uint32_t ki
  * sample, it stays. A constraint restricts it further.
  *
  * It is one of the sampling settings, as a constraint is: a snapshot holds the set of each token
- * that was drawn from one (equal ones once, as runs of tokens or as bits, whichever is shorter),
- * and verification repeats it. INVALID_ARGUMENT: another count, or no token is set. */
+ * that was drawn from one, and verification repeats it. Equal sets are stored once; others take
+ * what they differ in from one of the last 8, 2 to 3 bytes a token, and at least a sixteenth of
+ * what they have as runs or bits: of a vocabulary of 262144 some 2 KiB. Sets that have nothing to
+ * do with each other take up to a bit for each token of the vocabulary. A save writes the sets that
+ * the file does not have. INVALID_ARGUMENT: another count, or no token is set. */
 stasis_status stasis_session_set_allowed(stasis_session *session, const uint32_t *bits,
                                          size_t count, stasis_error *error);
 

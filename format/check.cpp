@@ -177,8 +177,7 @@ void check_sampling_v3(const SamplingV3 &v3, const State &state, Status status) 
         }
     }
     if (const std::string *allowed = v3.allowed.value.get()) {
-        const std::optional<TokenRuns> runs = decode_tokens(*allowed, state.vocabulary);
-        if (!runs || runs->empty()) {
+        if (!is_token_set(*allowed, state.vocabulary)) {
             fail(status, "sampling settings: allowed tokens, %zu bytes, are no set of any",
                  allowed->size());
         }

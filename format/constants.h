@@ -24,8 +24,9 @@ inline constexpr uint64_t kFeatureRecurrent = 4; // some layers have a recurrent
 inline constexpr uint64_t kFeatureExperts = 8;   // the contract has a part for experts
 // Some layers use the keys and values of others, or have other sizes of heads than the rest.
 inline constexpr uint64_t kFeatureLayers = 16;
-inline constexpr uint64_t kFeaturesKnown =
-    kFeatureEvictions | kFeatureProfile | kFeatureRecurrent | kFeatureExperts | kFeatureLayers;
+inline constexpr uint64_t kFeatureSettings = 32; // settings are in a tree, some with sets of tokens
+inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions | kFeatureProfile | kFeatureRecurrent |
+                                           kFeatureExperts | kFeatureLayers | kFeatureSettings;
 
 // The header, root slot A and root slot B are blocks of this size; see kSectorBytes for torn
 // writes.
@@ -46,6 +47,7 @@ inline constexpr uint32_t kTreeFan = 32;
 inline constexpr uint32_t kLogLeaf = 256;
 inline constexpr uint32_t kTextsLeaf = 64;
 inline constexpr uint32_t kPagesLeaf = 8;
+inline constexpr uint32_t kSettingsLeaf = 16;
 inline constexpr uint64_t kNodesBytesMax =
     64U << 20; // of one section of nodes: offsets in it fit 32 bits
 
@@ -65,6 +67,10 @@ inline constexpr size_t kTextBytesMax = 1U << 16;            // of one token
 // The raw bytes of a run are at most this many times its stored bytes (a run that compresses better
 // is stored raw), so that a small file cannot make a reader allocate much memory.
 inline constexpr uint64_t kCodecRatioMax = 16;
+// The same of sets of tokens, and of what settings share, to the items that they are made of.
+inline constexpr uint64_t kSettingsRatioMax = 16;
+// Tokens of 7 digits: as JSON, sets have no more than 64 bytes for each of the file.
+inline constexpr uint32_t kSettingsVocabularyMax = 1U << 23;
 
 // Bytes between two checks of the Watch.
 inline constexpr size_t kChunkBytes = 4U << 20;

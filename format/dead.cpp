@@ -127,6 +127,7 @@ uint64_t dead_bytes(const Snapshot &snapshot) {
     };
     add(snapshot.trees().log);
     add(snapshot.trees().texts);
+    add(snapshot.trees().settings);
     std::for_each(snapshot.trees().pages.begin(), snapshot.trees().pages.end(), add);
 
     // Sum up; the trailer of a stream form is in use if the root is in it.

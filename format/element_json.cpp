@@ -5,17 +5,16 @@
 #include <array>
 #include <cstdio>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
 
 #include "format/pages.h"
 #include "format/recurrent.h"
+#include "format/sampling_json.h"
 #include "format/spans.h"
 #include "format/state/error.h"
 #include "format/state/json_writer.h"
-#include "format/state/token_set.h"
 #include "format/texts.h"
 
 namespace stasis::format {
@@ -285,85 +284,12 @@ void attention_mask(const Snapshot &snapshot, JsonWriter &json) {
     write_config("config", state, Element::attention_mask, json);
 }
 
-using ConstraintIndices = std::map<const Constraint *, uint32_t>;
-
-// What version 3 of sampling added is written where it is used, so that other sessions are told of
-// as before; and constraints once, as in the file, which many settings may share.
-ConstraintIndices write_constraints(const State &state, JsonWriter &json) {
-    static constexpr const char *kKinds[] = {"", "json_schema", "json", "regex", "grammar"};
-    ConstraintIndices indices;
-    for (const Sampling &sampling : state.samplings) {
-        const Constraint *constraint = sampling.v3.constraint.value.get();
-        const auto index = static_cast<uint32_t>(indices.size());
-        if (constraint == nullptr || !indices.emplace(constraint, index).second) {
-            continue;
-        }
-        if (index == 0) {
-            json.key("constraints").begin_array();
-        }
-        json.begin_object().field("kind", kKinds[constraint->kind]);
-        json.field("text", constraint->text).end_object();
-    }
-    if (!indices.empty()) {
-        json.end_array();
-    }
-    return indices;
-}
-
-void write_sampling_v3(const SamplingV3 &v3, uint32_t vocabulary, const ConstraintIndices &indices,
-                       JsonWriter &json) {
-    if (v3.constraint.value) {
-        json.field("constraint", indices.at(v3.constraint.value.get()));
-    }
-    if (v3.allowed.value) { // as begin and end of each run
-        json.array("allowed", *decode_tokens(*v3.allowed.value, vocabulary));
-    }
-}
-
-void write_sampling(const Sampling &sampling, uint32_t vocabulary, const ConstraintIndices &indices,
-                    JsonWriter &json) {
-    const SamplingV2 &v2 = sampling.v2;
-    json.begin_object();
-    json.field("seed", sampling.seed);
-    json.field("temperature", sampling.temperature);
-    json.field("top_k", sampling.top_k);
-    json.field("top_p", sampling.top_p);
-    json.field("min_p", sampling.min_p);
-    json.field("repetition_penalty", sampling.repetition_penalty);
-    json.field("frequency_penalty", sampling.frequency_penalty);
-    json.field("presence_penalty", sampling.presence_penalty);
-    json.field("penalty_window", sampling.penalty_window);
-    json.key("bias").begin_array();
-    for (const auto &[token, value] :
-         sampling.bias) { // an infinity becomes null: a forbidden token
-        json.begin_object().field("token", token).field("bias", value).end_object();
-    }
-    json.end_array();
-    json.field("typical_p", v2.typical_p);
-    json.field("top_n_sigma", v2.top_n_sigma);
-    json.field("xtc_probability", v2.xtc_probability);
-    json.field("xtc_threshold", v2.xtc_threshold);
-    json.field("dry_multiplier", v2.dry_multiplier);
-    json.field("dry_base", v2.dry_base);
-    json.field("dry_allowed_length", v2.dry_allowed_length);
-    json.field("dry_range", v2.dry_range);
-    json.array("dry_breakers", v2.dry_breakers);
-    json.field("min_keep", v2.min_keep);
-    write_sampling_v3(sampling.v3, vocabulary, indices, json);
-    json.end_object();
-}
-
 void model_config(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
     json.field("architecture", state.model.architecture);
     json.field("model", to_hex(state.model.model));
     write_all_pairs("config", state.model.config, json);
-    const ConstraintIndices indices = write_constraints(state, json);
-    json.key("samplings").begin_array();
-    for (const Sampling &sampling : state.samplings) {
-        write_sampling(sampling, state.vocabulary, indices, json);
-    }
-    json.end_array();
+    write_samplings(snapshot, json);
     json.field("sampling", state.sampling);
     each_session_number([&](const auto &number) { json.field(number.name, state.*number.member); });
 }

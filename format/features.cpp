@@ -11,10 +11,12 @@ void set_features(const State &state, const Layout &layout, Root &root) {
                            (state.profile == Profile() ? 0 : kFeatureProfile) |
                            (state.recurrent.layers.empty() ? 0 : kFeatureRecurrent) |
                            (state.contract.experts == 0 ? 0 : kFeatureExperts) |
-                           (layers_differ(state) ? kFeatureLayers : 0);
-    root.features_read = (uses_v2(state.samplings) ? kFeatureSamplingV2 : 0) |
-                         (uses_v3(state.samplings) ? kFeatureSamplingV3 : 0) |
-                         (layout.host_data == SectionRef() ? 0 : kFeatureHostData);
+                           (layers_differ(state) ? kFeatureLayers : 0) |
+                           (layout.settings == NodeRef() ? 0 : kFeatureSettings);
+    root.features_read =
+        (uses_v2(state.samplings) ? kFeatureSamplingV2 : 0) |
+        (uses_v3(state.samplings) || layout.settings != NodeRef() ? kFeatureSamplingV3 : 0) |
+        (layout.host_data == SectionRef() ? 0 : kFeatureHostData);
 }
 
 void check_features(const State &state, const Layout &layout, const Root &root) {
@@ -40,6 +42,7 @@ void check_features(const State &state, const Layout &layout, const Root &root) 
     check("recurrent layers", kFeatureRecurrent, &Root::features_refuse);
     check("contract for experts", kFeatureExperts, &Root::features_refuse);
     check("layers that differ", kFeatureLayers, &Root::features_refuse);
+    check("settings with sets", kFeatureSettings, &Root::features_refuse);
 }
 
 } // namespace stasis::format

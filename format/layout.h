@@ -61,10 +61,23 @@ struct PageRecord {
     bool operator==(const PageRecord &) const = default;
 };
 
+// Settings where some allow sets of tokens (FORMAT.md, "Settings with sets"): what the manifest
+// says of them, and how their set differs from that of others.
+struct SettingRecord {
+    uint32_t plain = 0;        // index in the manifest
+    uint32_t from = 0;         // so many settings before: those whose set it is told from; 0: none
+    uint32_t edges = 0;        // of the runs that differ; 0: no set, or the same one
+    std::vector<uint8_t> code; // of these runs (set_code.h)
+    bool operator==(const SettingRecord &) const = default;
+};
+
 // Places and sizes that the manifest stores.
 struct Layout {
-    uint64_t position = 0;   // tokens in the log
-    uint64_t text_count = 0; // entries of the list of texts
+    uint64_t position = 0;      // tokens in the log
+    uint64_t text_count = 0;    // entries of the list of texts
+    uint32_t setting_count = 0; // entries of the list of settings; 0: they are in the manifest
+    // [setting] index in the manifest; empty: the manifest has the settings as they are.
+    std::vector<uint32_t> plain_settings;
     Keep keep = Keep::full;
     SectionRef identity;
     SectionRef hidden;
@@ -73,6 +86,7 @@ struct Layout {
     SectionRef host_data; // its index
     NodeRef log;          // roots of the trees
     NodeRef texts;
+    NodeRef settings;
     std::vector<NodeRef> pages;   // [group]
     std::vector<StateRef> states; // [State::states]
     bool operator==(const Layout &) const = default;

@@ -63,19 +63,34 @@ UsedConstraints constraints_of(const std::vector<Sampling> &samplings) {
     return result;
 }
 
+// Returns the settings that the manifest lists: the state's, or those that a tree's items name.
+std::vector<Sampling> listed_settings(const State &state, const Layout &layout) {
+    if (layout.plain_settings.empty()) {
+        return state.samplings;
+    }
+    std::vector<Sampling> plain;
+    for (size_t i = 0; i < state.samplings.size() && i < layout.plain_settings.size(); ++i) {
+        if (layout.plain_settings[i] == plain.size()) { // they are named in order
+            plain.push_back(state.samplings[i]);
+            plain.back().v3.allowed = {};
+        }
+    }
+    return plain;
+}
+
 // Returns an upper bound of the manifest's size, before it is built.
-uint64_t size_bound(const State &state) {
+uint64_t size_bound(const State &state, const std::vector<Sampling> &samplings) {
     uint64_t bytes = 4096 + state.pending_system.size();
     for (const LayerGroup &group : state.groups) {
         bytes += kTableBytes + group.layers.size() * sizeof(uint32_t);
     }
-    for (const Sampling &sampling : state.samplings) {
+    for (const Sampling &sampling : samplings) {
         bytes += 2 * kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue) +
                  sampling.v2.dry_breakers.size() * sizeof(uint32_t);
         bytes += sampling.v3 == SamplingV3() ? 0 : kTableBytes;
         bytes += sampling.v3.allowed.value ? sampling.v3.allowed.value->size() : 0;
     }
-    for (const Constraint *constraint : constraints_of(state.samplings).all) {
+    for (const Constraint *constraint : constraints_of(samplings).all) {
         bytes += kTableBytes + constraint->text.size();
     }
     bytes += state.sharing.size() * sizeof(uint32_t);
@@ -301,9 +316,9 @@ class ManifestFields {
     std::vector<Field> fields_;
 };
 
-// Adds the numbers of the session, and those parts of the contract that a state has only where its
-// model has such layers.
-void add_numbers(ManifestFields &fields, const State &state) {
+// Adds the numbers of the session, and those that a state has only where its model has such layers,
+// or its settings a tree.
+void add_numbers(ManifestFields &fields, const State &state, const Layout &layout) {
     const auto add = [&](flatbuffers::voffset_t id, auto value) {
         fields.add(id, sizeof value, [id, value](fb::ManifestBuilder &table) {
             table.fbb_.AddElement(id, value, decltype(value){0});
@@ -315,6 +330,13 @@ void add_numbers(ManifestFields &fields, const State &state) {
     }
     if (state.contract.experts != 0) {
         add(fb::Manifest::VT_CONTRACT_EXPERTS, state.contract.experts);
+    }
+    if (layout.settings != NodeRef()) {
+        add(fb::Manifest::VT_SETTING_COUNT, layout.setting_count);
+        fields.add(fb::Manifest::VT_SETTINGS, 4,
+                   [root = pack(layout.settings)](fb::ManifestBuilder &table) {
+                       table.add_settings(&root);
+                   });
     }
 }
 
@@ -332,14 +354,15 @@ std::vector<uint8_t> build_identity(const ModelIdentity &identity) {
 }
 
 std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
-    check_bound("manifest", size_bound(state));
+    const std::vector<Sampling> listed = listed_settings(state, layout);
+    check_bound("manifest", size_bound(state, listed));
     Builder builder;
     builder.ForceDefaults(true); // -0.0 compares equal to a default of 0.0 and would lose its sign
 
     // Strings, vectors and tables come before the table that refers to them.
     const auto groups = pack_groups(builder, state, layout);
-    const UsedConstraints used = constraints_of(state.samplings);
-    const auto samplings = pack_samplings(builder, state.samplings, used);
+    const UsedConstraints used = constraints_of(listed);
+    const auto samplings = pack_samplings(builder, listed, used);
     const auto constraints = pack_constraints(builder, used.all);
     const auto pending_system = builder.CreateString(state.pending_system);
     const auto top = pack(builder, state.top);
@@ -396,7 +419,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     add(Table::VT_RECURRENT, &Make::add_recurrent, recurrent);
     add(Table::VT_SHARING, &Make::add_sharing, sharing);
     add(Table::VT_CONSTRAINTS, &Make::add_constraints, constraints);
-    add_numbers(fields, state);
+    add_numbers(fields, state, layout);
     builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);
 }

@@ -159,7 +159,8 @@ SamplingV3 unpack(const fb::SamplingV3 *from, const ReadConstraints &constraints
         used = std::max<size_t>(used, number);
         v3.constraint.value = constraints[number - 1];
     }
-    if (const Vector<uint8_t> *bytes = from->allowed()) {
+    if (const Vector<uint8_t> *bytes =
+            from->allowed()) { // as builds before Manifest.settings wrote
         budget.take(bytes->size(), 1);
         v3.allowed.value = std::make_shared<const std::string>(bytes->begin(), bytes->end());
     }
@@ -319,6 +320,10 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     }
     layout.log = unpack(packed->log());
     layout.texts = unpack(packed->texts());
+    if (packed->settings() != nullptr) {
+        layout.settings = unpack(packed->settings());
+    }
+    layout.setting_count = packed->setting_count();
 }
 
 } // namespace stasis::format

@@ -13,6 +13,7 @@
 #include "format/node_io.h"
 #include "format/pages.h"
 #include "format/recurrent.h"
+#include "format/settings.h"
 #include "format/state/error.h"
 #include "format/texts.h"
 
@@ -144,12 +145,31 @@ void Snapshot::read_trees(Contents &into, const Watch &watch) const {
         }
     }
 
+    read_setting_items(nodes, into);
+
     // Checks that need all of the tables.
     read_evictions(into, watch);
     check_entries(into, watch);
     check_state_refs(into.state, into.layout, current_.root.file_bytes);
     watch.step(0, 0);
     into.state.token_texts = texts_of_log(into.texts, into.state.log, into.state.vocabulary);
+}
+
+// Replaces the settings that the manifest lists.
+void Snapshot::read_setting_items(NodeReader &nodes, Contents &into) const {
+    const uint32_t count = into.layout.setting_count;
+    if (count > kSamplingsMax) {
+        fail(Status::corrupt, "sampling settings: %u items, at most %zu", count, kSamplingsMax);
+    }
+    const auto add_settings = [&](std::span<const uint8_t> node, uint32_t items) {
+        parse_settings(node, items, into.settings);
+    };
+    into.trees.settings =
+        nodes.read({TreeKind::settings, 0, count}, into.layout.settings, add_settings);
+    if (count > 0) {
+        into.layout.plain_settings = plain_settings(into.settings);
+        read_settings(into.settings, into.state);
+    }
 }
 
 // Runs before the page entries are checked, because evicted pages may be missing.
@@ -252,6 +272,7 @@ std::set<uint64_t> node_sections(const Trees &trees) {
     };
     add(trees.log);
     add(trees.texts);
+    add(trees.settings);
     std::for_each(trees.pages.begin(), trees.pages.end(), add);
     return offsets;
 }

@@ -25,6 +25,7 @@ namespace stasis::format {
 struct Trees {
     StoredTree log;
     StoredTree texts;
+    StoredTree settings;
     std::vector<StoredTree> pages; // [group]
     bool operator==(const Trees &) const = default;
 };
@@ -40,8 +41,11 @@ struct Contents {
     Trees trees;
     std::vector<TokenText> texts;               // all that the file holds, in its order
     std::vector<std::vector<PageRecord>> pages; // [group][index]
+    std::vector<SettingRecord> settings;        // of State::samplings; none: the manifest has them
     std::vector<SectionRef> host_values;        // in the order of State::host_data
 };
+
+class NodeReader;
 
 // A section that the state reaches.
 struct Section {
@@ -132,6 +136,7 @@ class Snapshot {
     void read_contents(const std::optional<FileStamp> &stamp, const Watch &watch);
     void read_manifest(Contents &into, const Watch &watch) const;
     void read_trees(Contents &into, const Watch &watch) const;
+    void read_setting_items(NodeReader &nodes, Contents &into) const;
     void read_evictions(Contents &into, const Watch &watch) const;
     void read_rest(Contents &into, const Watch &watch) const;
     void check_entries(const Contents &read, const Watch &watch) const;

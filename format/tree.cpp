@@ -49,13 +49,17 @@ struct Cursor {
 } // namespace
 
 const char *tree_name(TreeKind kind) {
-    return kind == TreeKind::log     ? "token log"
-           : kind == TreeKind::texts ? "token texts"
-                                     : "page table";
+    return kind == TreeKind::log        ? "token log"
+           : kind == TreeKind::texts    ? "token texts"
+           : kind == TreeKind::settings ? "sampling settings"
+                                        : "page table";
 }
 
 uint32_t TreeShape::leaf_items() const {
-    return kind == TreeKind::log ? kLogLeaf : kind == TreeKind::texts ? kTextsLeaf : kPagesLeaf;
+    return kind == TreeKind::log        ? kLogLeaf
+           : kind == TreeKind::texts    ? kTextsLeaf
+           : kind == TreeKind::settings ? kSettingsLeaf
+                                        : kPagesLeaf;
 }
 
 std::vector<uint64_t> TreeShape::level_nodes() const {
@@ -173,6 +177,27 @@ void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<Page
         if (counts[3] != 0) {
             fail(Status::corrupt, "node: unused bytes of a page's entry are not zero");
         }
+    }
+    cursor.finish();
+}
+
+void add_settings(Bytes &node, std::span<const SettingRecord> settings) {
+    for (const SettingRecord &each : settings) {
+        const uint32_t head[4] = {each.plain, each.from, each.edges,
+                                  static_cast<uint32_t>(each.code.size())};
+        add(node, head, 4);
+        add(node, each.code.data(), each.code.size());
+    }
+}
+
+void parse_settings(std::span<const uint8_t> node, uint32_t count,
+                    std::vector<SettingRecord> &settings) {
+    Cursor cursor(node);
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t head[4];
+        cursor.copy(head, 4);
+        const std::span<const uint8_t> code = cursor.take(head[3], 1);
+        settings.push_back({head[0], head[1], head[2], {code.begin(), code.end()}});
     }
     cursor.finish();
 }

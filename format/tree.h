@@ -1,6 +1,7 @@
-// The immutable trees of a snapshot: token log, token texts and page tables. Each is a list, cut
-// into leaves under inner nodes of up to 32 children; its length determines its shape (FORMAT.md,
-// "Trees"). Converts nodes to bytes and back. Knows the places of nodes only as references.
+// The immutable trees of a snapshot: token log, token texts, page tables and settings. Each is a
+// list, cut into leaves under inner nodes of up to 32 children; its length determines its shape
+// (FORMAT.md, "Trees"). Converts nodes to bytes and back. Knows the places of nodes only as
+// references.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace stasis::format {
 
-enum class TreeKind : uint32_t { log = 1, texts = 2, pages = 3 };
+enum class TreeKind : uint32_t { log = 1, texts = 2, pages = 3, settings = 4 };
 const char *tree_name(TreeKind kind);
 
 // Identifies a tree and the number of items that its leaves hold together.
@@ -57,5 +58,8 @@ void add_texts(Bytes &node, std::span<const TokenText> texts);
 void parse_texts(std::span<const uint8_t> node, uint32_t count, std::vector<TokenText> &texts);
 void add_pages(Bytes &node, std::span<const PageRecord> pages);
 void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<PageRecord> &pages);
+void add_settings(Bytes &node, std::span<const SettingRecord> settings);
+void parse_settings(std::span<const uint8_t> node, uint32_t count,
+                    std::vector<SettingRecord> &settings);
 
 } // namespace stasis::format

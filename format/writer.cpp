@@ -16,6 +16,7 @@
 #include "format/node_io.h"
 #include "format/pages.h"
 #include "format/reader.h"
+#include "format/settings.h"
 #include "format/state/atomic_file.h"
 #include "format/state/error.h"
 #include "format/texts.h"
@@ -81,13 +82,18 @@ struct OldLists {
     Trees trees;
     std::span<const TokenEntry> log;
     std::span<const TokenText> texts;
+    std::span<const SettingRecord> settings;
     std::vector<std::span<const PageRecord>> pages; // [group]
 };
 
 OldLists old_lists(const SaveInput &input) {
     OldLists old;
     if (input.old != nullptr) {
-        old = {input.old->trees(), input.old->state().log, input.old->texts(), {}};
+        old = {input.old->trees(),
+               input.old->state().log,
+               input.old->texts(),
+               input.old->contents()->settings,
+               {}};
         for (const std::vector<PageRecord> &pages : input.old->pages()) {
             old.pages.push_back(pages);
         }
@@ -104,11 +110,17 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const Layout before = input.old != nullptr ? input.old->layout() : Layout{};
     const OldLists old = old_lists(input);
     const auto written = std::make_shared<Contents>();
+    const Contents *const held = input.old != nullptr ? input.old->contents().get() : nullptr;
     written->texts = continued_texts(old.texts, state.token_texts, state.log);
+    written->settings = held != nullptr
+                            ? list_settings(state, held->state.samplings, held->settings)
+                            : list_settings(state, {}, {});
     Trees &trees = written->trees;
     Layout &layout = written->layout;
     layout.position = state.log.size();
     layout.text_count = written->texts.size();
+    layout.setting_count = static_cast<uint32_t>(written->settings.size());
+    layout.plain_settings = plain_settings(written->settings);
     layout.keep = input.options.keep;
 
     // Identity, pages and recurrent states.
@@ -132,6 +144,9 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
                                           old.trees.pages[group], old.pages[group], add_pages));
         layout.pages.push_back(trees.pages.back().root());
     }
+    trees.settings = nodes.write(TreeKind::settings, 0, written->settings, old.trees.settings,
+                                 old.settings, add_settings);
+    layout.settings = trees.settings.root();
     nodes.flush();
 
     // State after the last token, evictions, and the host's data.
@@ -143,7 +158,6 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const std::vector<uint8_t> evictions = build_evictions(state);
     layout.evictions =
         output.put(SectionKind::evictions, evictions.data(), evictions.size(), before.evictions);
-    const Contents *const held = input.old != nullptr ? input.old->contents().get() : nullptr;
     layout.host_data = write_host_data(output, state, held, written->host_values);
 
     // The manifest, which refers to all of it, and the root, which refers to the manifest.

@@ -72,6 +72,34 @@ Digest state_digest(const State &state) {
     return state_digest(parts);
 }
 
+uint64_t sampling_hash(const Sampling &sampling) {
+    std::string bytes;
+    const auto add = [&](const auto &...values) {
+        (bytes.append(reinterpret_cast<const char *>(&values), sizeof values), ...);
+    };
+    const SamplingV2 &v2 = sampling.v2;
+    add(sampling.seed, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
+        sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty,
+        sampling.penalty_window, v2.typical_p, v2.top_n_sigma, v2.xtc_probability, v2.xtc_threshold,
+        v2.dry_multiplier, v2.dry_base, v2.dry_allowed_length, v2.dry_range, v2.min_keep);
+    for (const auto &[token, value] : sampling.bias) {
+        add(token, value);
+    }
+    for (const uint32_t token : v2.dry_breakers) {
+        add(token);
+    }
+    if (const Constraint *constraint = sampling.v3.constraint.value.get()) {
+        const size_t size =
+            constraint->text.size(); // the text itself may be long, and differs less
+        add(constraint->kind, size);
+    }
+    if (const std::string *allowed = sampling.v3.allowed.value.get()) {
+        const size_t hash = std::hash<std::string>()(*allowed);
+        add(hash);
+    }
+    return std::hash<std::string>()(bytes);
+}
+
 bool uses_v2(const std::vector<Sampling> &samplings) {
     return std::any_of(samplings.begin(), samplings.end(),
                        [](const Sampling &s) { return s.v2 != SamplingV2(); });

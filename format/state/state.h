@@ -137,6 +137,9 @@ struct Sampling {
     bool operator==(const Sampling &) const = default;
 };
 
+// Returns a number that settings of the same bits have in common, and others hardly ever.
+uint64_t sampling_hash(const Sampling &sampling);
+
 // Whether any of a session's settings uses what a version of C7 added.
 bool uses_v2(const std::vector<Sampling> &samplings);
 bool uses_v3(const std::vector<Sampling> &samplings);

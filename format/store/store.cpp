@@ -36,6 +36,7 @@ uint64_t live_bytes(const Contents &contents) {
     };
     add_tree(contents.trees.log);
     add_tree(contents.trees.texts);
+    add_tree(contents.trees.settings);
     std::for_each(contents.trees.pages.begin(), contents.trees.pages.end(), add_tree);
     for (const StateRef &ref : layout.states) {
         live += ref.offset != 0 ? section_bytes(ref.stored_bytes) : 0;

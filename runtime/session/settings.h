@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "format/state/state.h"
@@ -25,7 +26,14 @@ struct Settings {
     uint16_t index_of_sampling(TokenLog &log);
 
   private:
+    size_t find() const;
+    void follow();
     void drop_unnamed(TokenLog &log);
+
+    // Hash and index of the first settings, of which the first ascend: a session whose every token
+    // has settings of its own does not look at all of them for each.
+    std::vector<std::pair<uint64_t, uint32_t>> by_hash_;
+    size_t sorted_ = 0;
 };
 
 } // namespace stasis

@@ -9,11 +9,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Those of version 1, and those of sessions under constraints.
+// Those of version 1, and those of sessions under constraints and sets of tokens.
 const Json &golden_files() {
     static const Json files = [] {
         Json all = Json::array();
-        for (const char *folder : {"v1", "constraints"}) {
+        for (const char *folder : {"v1", "constraints", "sets"}) {
             for (Json file : Json::parse(read_file(golden_path(folder, "golden.json")))) {
                 file["folder"] = folder;
                 all.push_back(file);
@@ -61,7 +61,7 @@ void check_continues(stasis_session *session, const Json &file) {
 
 TEST_CASE("stasis_session_load: golden files of version 1 say what was recorded, and continue with "
           "the recorded bits") {
-    REQUIRE(golden_files().size() == 9 + 4);
+    REQUIRE(golden_files().size() == 9 + 4 + 3);
     for (const Json &file : golden_files()) {
         CAPTURE(path_of(file));
         check_says(snapshot_info(path_of(file)), file);

@@ -1,9 +1,11 @@
-// Made the golden files of format version 1, and of what was added to it for constraints. They stay
-// as they are for good: this shows where they came from. Runs only when asked for:
+// Made the golden files of format version 1, and of what was added to it for constraints and for
+// sets of tokens. They stay as they are for good: this shows where they came from (since there is a
+// tree of settings, sets.stasis would be another file). Runs only when asked for:
 //   test_abi --no-skip --test-case='*golden files that are missing are made'
 #include <functional>
 #include <span>
 
+#include "format/constants.h"
 #include "tests/abi/golden.h"
 
 using namespace abi_test;
@@ -164,6 +166,58 @@ void sets_of_tokens(stasis_model *model, const std::string &path) {
     REQUIRE(save_as(session.get(), path, STASIS_CODEC_ZSTD) == STASIS_OK);
 }
 
+// Draws tokens under sets that change a little from token to token, come again, are given by
+// another seed or not at all.
+void draw_under_sets(stasis_session *session, uint32_t vocabulary, uint32_t count) {
+    std::vector<uint32_t> bits((vocabulary + 31) / 32, 0x0F0FF0F0);
+    for (uint32_t i = 0; i < count; ++i) {
+        set_temperature(session, 1.4F, i % 9 == 8 ? 15 : 14);
+        bits[i * 7 % bits.size()] ^= 0x00000111U << i % 8;
+        if (i % 11 == 10) {
+            std::fill(bits.begin(), bits.end(), i % 2 == 0 ? 0x80000001U : ~0U << i % 32);
+        }
+        if (i % 13 != 12) {
+            REQUIRE(stasis_session_set_allowed(session, bits.data(), bits.size(), nullptr) ==
+                    STASIS_OK);
+        }
+        draw(session);
+    }
+}
+
+// Settings of the tree of more than one leaf, over commits and a rewind.
+void tree_of_sets(stasis_model *model, const std::string &path) {
+    auto info = sized<stasis_model_info>();
+    REQUIRE(stasis_model_get_info(model, &info, nullptr) == STASIS_OK);
+    const Session session = session_of(model, some_tokens(5));
+    draw_under_sets(session.get(), info.vocabulary, 30);
+    commit(session.get(), path);
+    rewind(session.get(), 27);
+    constrain(session.get(), STASIS_CONSTRAINT_REGEX, "[ -~]{1,200}");
+    draw_under_sets(session.get(), info.vocabulary, 9);
+    constrain(session.get(), STASIS_CONSTRAINT_NONE, "");
+    draw_under_sets(session.get(), info.vocabulary, 28);
+    commit(session.get(), path);
+}
+
+void tree_without_keys(stasis_model *model, const std::string &path) {
+    auto info = sized<stasis_model_info>();
+    REQUIRE(stasis_model_get_info(model, &info, nullptr) == STASIS_OK);
+    const Session session = session_of(model, some_tokens(5));
+    draw_under_sets(session.get(), info.vocabulary, 15);
+    REQUIRE(save_as(session.get(), path, STASIS_CODEC_RAW, STASIS_KEEP_NONE) == STASIS_OK);
+}
+
+void stream_of_sets(stasis_model *model, const std::string &path) {
+    auto info = sized<stasis_model_info>();
+    REQUIRE(stasis_model_get_info(model, &info, nullptr) == STASIS_OK);
+    Memory memory;
+    const stasis_sink sink = memory.sink();
+    const Session session = session_of(model, some_tokens(7));
+    draw_under_sets(session.get(), info.vocabulary, 20);
+    REQUIRE(stasis_session_write(session.get(), &sink, nullptr, nullptr) == STASIS_OK);
+    write_file(path, memory.bytes);
+}
+
 struct Golden {
     const char *name, *model, *what;
     std::function<void(stasis_model *, const std::string &)> make;
@@ -196,7 +250,15 @@ const Golden kConstrained[] = {
     {"sets.stasis", "recall-gemma3", "tokens drawn from sets of the host's, zstd", sets_of_tokens},
 };
 
-Json record(const Golden &golden, const std::string &path) {
+// Of the form in which the settings are in a tree.
+const Golden kSets[] = {
+    {"commits.stasis", "recall-llama", "tokens drawn from sets, over commits and a rewind",
+     tree_of_sets},
+    {"none.stasis", "recall-gemma3", "tokens drawn from sets, keep none", tree_without_keys},
+    {"stream.stasis", "recall-gemma3", "tokens drawn from sets, the stream form", stream_of_sets},
+};
+
+Json record(const Golden &golden, const std::string &path, uint64_t features) {
     const stasis_snapshot_info info = snapshot_info(path);
     const std::string bytes = read_file(path);
     Json found = {{"name", golden.name}, {"model", golden.model}, {"what", golden.what}};
@@ -208,7 +270,7 @@ Json record(const Golden &golden, const std::string &path) {
     found["keep"] = info.keep;
     found["codec"] = info.codec;
     found["flags"] = info.flags;
-    found["features"] = 0; // for which a reader must refuse the file
+    found["features"] = features; // for which a reader must refuse the file
     found["states"] = Json::array();
     found.update(continuation(load(shared_model(golden.model), path).get()));
     return found;
@@ -217,7 +279,8 @@ Json record(const Golden &golden, const std::string &path) {
 } // namespace
 
 TEST_CASE("stasis_session_save: golden files that are missing are made" * doctest::skip()) {
-    const auto make = [](const std::string &folder, std::span<const Golden> all) {
+    const auto make = [](const std::string &folder, std::span<const Golden> all,
+                         uint64_t features = 0) {
         if (std::filesystem::exists(golden_path(folder, ""))) {
             return; // they are never made anew
         }
@@ -226,10 +289,11 @@ TEST_CASE("stasis_session_save: golden files that are missing are made" * doctes
         for (const Golden &golden : all) {
             const std::string path = golden_path(folder, golden.name);
             golden.make(shared_model(golden.model), path);
-            files.push_back(record(golden, path));
+            files.push_back(record(golden, path, features));
         }
         write_file(golden_path(folder, "golden.json"), files.dump(1) + "\n");
     };
     make("v1", kGolden);
     make("constraints", kConstrained);
+    make("sets", kSets, stasis::format::kFeatureSettings);
 }

@@ -10,6 +10,7 @@
 #include "format/compare.h"
 #include "format/element_json.h"
 #include "format/pages.h"
+#include "format/state/token_set.h"
 #include "format/texts.h"
 #include "sample.h"
 
@@ -108,6 +109,29 @@ const std::vector<Grown> kGrown = {
          state.sampling = 0;
          for (size_t i = 0; i < n; ++i) {
              state.samplings[i].temperature = 1.17549435e-38F * static_cast<float>(i + 1);
+             state.log[i].source = TokenSource::sampled;
+             state.log[i].sampling = static_cast<uint16_t>(i);
+         }
+         return file_of(state);
+     }},
+    {"many sets of tokens", 1000,
+     [](size_t n) {
+         State state = state_of(n, [](size_t) { return 7U; });
+         state.samplings.resize(n);
+         state.sampling = 0;
+         state.contract.sampling = 3;
+         state.vocabulary = kSettingsVocabularyMax;
+         const uint32_t first = state.vocabulary - 4000;
+         TokenRuns runs;
+         for (uint32_t token = first; token < state.vocabulary; token += 2) {
+             runs.insert(runs.end(), {token, token + 1});
+         }
+         std::string set = encode_tokens(runs, state.vocabulary);
+         for (uint32_t i = 0; i < n; ++i) { // each told in a few bytes, as long as that may be
+             const uint32_t token = first + i * 7919 % 4000 / 2 * 2 + 1;
+             set = changed_tokens(set, {token, token + 1}, state.vocabulary);
+             state.samplings[i].bias = {{1, 0.1F}, {2, -3e-30F}};
+             state.samplings[i].v3.allowed.value = std::make_shared<const std::string>(set);
              state.log[i].source = TokenSource::sampled;
              state.log[i].sampling = static_cast<uint16_t>(i);
          }

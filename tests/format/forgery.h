@@ -158,6 +158,22 @@ inline Bytes forged(const Bytes &bytes, const Change &change) {
     return with_manifest(bytes, *snapshot, more, build_manifest(state, layout));
 }
 
+// The file with all settings in its manifest, as builds before there was a tree of them wrote it.
+inline Bytes with_settings_in_manifest(const Bytes &bytes, const Change &change) {
+    const auto snapshot = Snapshot::open("forged", memory_files(bytes));
+    State state = snapshot->state();
+    Layout layout = snapshot->layout();
+    layout.settings = {};
+    layout.setting_count = 0;
+    layout.plain_settings.clear();
+    change(state, layout);
+    Bytes result = with_manifest(bytes, *snapshot, {}, build_manifest(state, layout));
+    Root root = read_root(result, snapshot->slot());
+    root.features_refuse &= ~kFeatureSettings;
+    write_root(result, root, snapshot->slot());
+    return result;
+}
+
 // The file with changed bytes in one node of a tree, all nodes above it made to fit, and the
 // manifest changed by `also`.
 inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t level,
@@ -165,9 +181,10 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
                          const Change &also = {}) {
     const auto snapshot = Snapshot::open("forged", memory_files(bytes));
     const Trees &trees = snapshot->trees();
-    StoredTree tree = kind == TreeKind::log     ? trees.log
-                      : kind == TreeKind::texts ? trees.texts
-                                                : trees.pages[group];
+    StoredTree tree = kind == TreeKind::log        ? trees.log
+                      : kind == TreeKind::texts    ? trees.texts
+                      : kind == TreeKind::settings ? trees.settings
+                                                   : trees.pages[group];
     const auto node_of = [&](const NodeRef &ref) {
         const auto begin =
             bytes.begin() + static_cast<ptrdiff_t>(ref.section + kFrameBytes + ref.begin);
@@ -196,9 +213,10 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
     append_section(more, SectionKind::nodes, nodes);
     State state = snapshot->state();
     Layout layout = snapshot->layout();
-    (kind == TreeKind::log     ? layout.log
-     : kind == TreeKind::texts ? layout.texts
-                               : layout.pages[group]) = tree.root();
+    (kind == TreeKind::log        ? layout.log
+     : kind == TreeKind::texts    ? layout.texts
+     : kind == TreeKind::settings ? layout.settings
+                                  : layout.pages[group]) = tree.root();
     if (also) {
         also(state, layout);
     }

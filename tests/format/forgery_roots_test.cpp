@@ -54,6 +54,8 @@ TEST_CASE("Snapshot::open: features of each class, in a slot and in a trailer, f
                                        ? "6: memory: contract for experts: the root's features"
                                    : bit == kFeatureLayers
                                        ? "6: memory: layers that differ: the root's features"
+                                   : bit == kFeatureSettings
+                                       ? "6: memory: settings with sets: the root's features"
                                        : "7: memory: the file needs format features"));
         }
     }

@@ -75,6 +75,22 @@ inline void add_small_states(State &state, const Course &course) {
     }
 }
 
+// Settings under constraints, and some with sets of tokens.
+inline void add_constraints(State &state) {
+    const auto constraint = std::make_shared<const Constraint>(Constraint{3, "[a-c]{1,9}"});
+    state.samplings.push_back(state.samplings[1]);
+    state.samplings[0].v3.constraint.value = constraint;
+    state.samplings[1].v3.constraint.value = std::make_shared<const Constraint>(Constraint{2, ""});
+    state.samplings[2].v3.constraint.value = constraint;
+    for (const TokenRuns &runs : {TokenRuns{1, 4}, TokenRuns{0, 1, 3, 5}, TokenRuns{1, 4}}) {
+        state.samplings.push_back(state.samplings[2]);
+        state.samplings.back().seed = state.samplings.size() / 5; // the last two have another
+        state.samplings.back().v3.allowed.value =
+            std::make_shared<const std::string>(encode_tokens(runs, 5));
+    }
+    state.sampling = 4;
+}
+
 inline State small_state(const Course &course) {
     State state;
     state.model.architecture = "llama";
@@ -89,14 +105,7 @@ inline State small_state(const Course &course) {
     state.samplings.resize(2);
     state.samplings[1].bias = {{1, 2.0F}};
     if (course.constrained) {
-        const auto constraint = std::make_shared<const Constraint>(Constraint{3, "[a-c]{1,9}"});
-        state.samplings.push_back(state.samplings[1]);
-        state.samplings[0].v3.constraint.value = constraint;
-        state.samplings[1].v3.constraint.value =
-            std::make_shared<const Constraint>(Constraint{2, ""});
-        state.samplings[2].v3.constraint.value = constraint;
-        state.samplings[2].v3.allowed.value =
-            std::make_shared<const std::string>(encode_tokens({1, 4}, 5));
+        add_constraints(state);
     }
     state.capacity = 1000;
     state.pending_system = course.forked ? "another" : "system";

@@ -188,10 +188,13 @@ inline Bytes edited_node(const Bytes &bytes, const Snapshot &snapshot, const Edi
     const size_t group = edit.which / 4 % 2;
     const TreeKind kind = edit.which % 4 == 0   ? TreeKind::log
                           : edit.which % 4 == 1 ? TreeKind::texts
-                                                : TreeKind::pages;
-    const StoredTree &tree = kind == TreeKind::log     ? trees.log
-                             : kind == TreeKind::texts ? trees.texts
-                                                       : trees.pages[group];
+                          : edit.which % 8 == 3 && !trees.settings.levels.empty()
+                              ? TreeKind::settings
+                              : TreeKind::pages;
+    const StoredTree &tree = kind == TreeKind::log        ? trees.log
+                             : kind == TreeKind::texts    ? trees.texts
+                             : kind == TreeKind::settings ? trees.settings
+                                                          : trees.pages[group];
     if (tree.levels.empty()) {
         return bytes;
     }

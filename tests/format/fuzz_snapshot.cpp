@@ -203,6 +203,9 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({{33}, {.position = 40, .constrained = true}}, {}));
         made.push_back(small_file(
             {{.position = 33, .kept = true}, {.position = 34, .forked = true, .kept = true}}, {}));
+        made.push_back( // as builds before there was a tree of settings wrote it
+            with_settings_in_manifest(small_file({{.position = 33, .constrained = true}}, {}),
+                                      [](State &, Layout &) {}));
         for (const size_t coded : {1, 3, 8, 11}) { // or the target would not test what it should
             const std::vector<Section> sections = open_bytes(made[coded])->sections();
             expect(std::any_of(

@@ -107,8 +107,9 @@ TEST_CASE("save: constraints out of range are refused, written and read") {
         State state = constrained_state();
         bad.change(state.samplings[1].v3);
         CHECK_THROWS_WITH_AS(saved(state), doctest::Contains(bad.message), Error);
-        check_refused(bad.message,
-                      forged(file, [&](State &s, Layout &) { bad.change(s.samplings[1].v3); }));
+        check_refused(bad.message, with_settings_in_manifest(file, [&](State &s, Layout &) {
+                          bad.change(s.samplings[1].v3);
+                      }));
     }
 }
 

@@ -80,10 +80,14 @@ def kv_cache(state, proven, proven_states):
             **recurrent.listed(state.manifest, proven_states)}
 
 
-def settings(manifest):
-    return [{**{name: value for name, value in each.items() if name not in ("v2", "v3")},
-             **(each["v2"] or OFF), **constraints.listed_settings(manifest, each)}
-            for each in manifest["samplings"]]
+def settings(state):
+    found = []
+    for item in state.settings:
+        each = state.manifest["samplings"][item.plain]
+        found.append({**{name: value for name, value in each.items() if name not in ("v2", "v3")},
+                      **(each["v2"] or OFF), **constraints.listed_constraint(each),
+                      **item.listed()})
+    return found
 
 
 def elements(state, proven, proven_states, log):
@@ -107,7 +111,7 @@ def elements(state, proven, proven_states, log):
                                        for position, ranges in state.evictions]},
         "model_config": {"architecture": identity["architecture"], "model": identity["model"],
                          "config": config, **constraints.listed(manifest),
-                         "samplings": settings(manifest),
+                         "samplings": settings(state),
                          "sampling": manifest["sampling"],
                          **{name: manifest[name] for name in SESSION_NUMBERS}},
         "layer_norm": {"digest": identity["norms"]},

@@ -21,6 +21,7 @@ class Snapshot:
         manifest = state.manifest
         nodes = [manifest["log"], manifest["texts"]]
         nodes += [group["pages"] for group in manifest["groups"]]
+        nodes += [manifest["settings"]]
         self.parts = [(ref["section"] + FRAME + ref["begin"], ref) for ref in nodes
                       if ref["bytes"]]  # without a tokenizer there are no texts
         self.parts += [(ref["offset"] + FRAME, ref)

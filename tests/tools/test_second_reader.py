@@ -390,7 +390,7 @@ class SecondReader(CommandTest):
                 (sharing, struct.pack("<III", 2, 3, 5), "layers of the groups"),
                 (sharing, struct.pack("<III", 1, 3, 4), "layers of the groups"),
                 (snapshot.root_at + 24, bytes(1), "layers that differ, or not"),
-                (snapshot.root_at + 24, b"\x20", "unknown features 0x20")):
+                (snapshot.root_at + 24, b"\x40", "unknown features 0x40")):
             forged = snapshot.changed(at, change)
             with self.assertRaisesRegex(second_reader.Refused, why):
                 second_reader.read_bytes(forged)
@@ -403,7 +403,7 @@ class SecondReader(CommandTest):
         print(f"          seed of golden forgeries: {seed}")
         chance = random.Random(seed)
         for name in ("recurrent/commits", "recurrent/zstd", "recurrent/none", "layers/commits",
-                     "layers/zstd", "layers/none", "layers/hybrid", "data/commits"):
+                     "layers/zstd", "layers/none", "layers/hybrid", "data/commits", "sets/none"):
             data = (DATA / f"golden/{name}.stasis").read_bytes()
             snapshot = reseal.Snapshot(data)
             for i in range(FORGERIES):

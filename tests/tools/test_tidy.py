@@ -65,7 +65,7 @@ RECIPES = {
          "tests/runtime/config_refusal_test.cpp", "tests/runtime/published_configs.h",
          "tools/cli/synth/")),
     "A sampling setting": (
-        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 27,
+        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 28,
         ("bindings/go/session_test.go", "tests/abi/", "tests/cpp/", "tests/failures/",
          "tests/format/sampling_v2_test", "tests/runtime/sampling_v2_test")),
     "A number in the snapshot": (

@@ -69,8 +69,31 @@ bool is_constrained(const Json &settings) {
     return settings.contains("constraint") || settings.contains("allowed");
 }
 
-void apply_stored_constraint(stasis_session *session, const Json &config, const Json &settings,
-                             uint32_t vocabulary) {
+const std::vector<uint32_t> &StoredSets::bits(size_t index) {
+    while (known_.size() <= index) {
+        const Json &settings = samplings_.at(known_.size());
+        std::vector<uint32_t> bits;
+        if (settings.contains("allowed")) {
+            if (settings.contains("allowed_from")) {
+                bits = known_.at(settings["allowed_from"].get<size_t>());
+            }
+            bits.resize((size_t{vocabulary_} + 31) / 32);
+            const auto runs = settings["allowed"].get<std::vector<uint32_t>>();
+            for (size_t i = 0; i + 1 < runs.size(); i += 2) {
+                for (uint32_t token = runs[i]; token < std::min(runs[i + 1], vocabulary_);
+                     ++token) {
+                    bits[token / 32] ^= 1U << token % 32;
+                }
+            }
+        }
+        known_.push_back(std::move(bits));
+    }
+    return known_[index];
+}
+
+void apply_stored_constraint(stasis_session *session, const Json &config, size_t index,
+                             StoredSets &sets) {
+    const Json &settings = config["samplings"].at(index);
     uint32_t kind = STASIS_CONSTRAINT_NONE;
     std::string text;
     if (settings.contains("constraint")) {
@@ -81,16 +104,7 @@ void apply_stored_constraint(stasis_session *session, const Json &config, const 
         text = constraint["text"];
     }
     set(session, kind, text, nullptr, "constraint in the file");
-    std::vector<uint32_t> bits;
-    if (settings.contains("allowed")) {
-        const auto runs = settings["allowed"].get<std::vector<uint32_t>>();
-        bits.resize((size_t{vocabulary} + 31) / 32);
-        for (size_t i = 0; i + 1 < runs.size(); i += 2) {
-            for (uint32_t token = runs[i]; token < std::min(runs[i + 1], vocabulary); ++token) {
-                bits[token / 32] |= 1U << token % 32;
-            }
-        }
-    }
+    const std::vector<uint32_t> &bits = sets.bits(index);
     stasis_error error{};
     check(stasis_session_set_allowed(session, bits.empty() ? nullptr : bits.data(), bits.size(),
                                      &error),

@@ -7,8 +7,9 @@ TEXT_MAX = 262144
 
 
 def uses_constraints(manifest):
-    return any(each["v3"] and (each["v3"]["constraint"] or each["v3"]["allowed"] is not None)
-               for each in manifest["samplings"])
+    return manifest["settings"]["section"] != 0 or any(
+        each["v3"] and (each["v3"]["constraint"] or each["v3"]["allowed"] is not None)
+        for each in manifest["samplings"])
 
 
 def check_constraints(manifest):
@@ -20,13 +21,10 @@ def check_constraints(manifest):
              "manifest: text of a constraint")
     used = 0
     for index, each in enumerate(manifest["samplings"]):
-        added = each["v3"] or {"constraint": 0, "allowed": None}
+        added = each["v3"] or {"constraint": 0}
         need(added["constraint"] <= min(used + 1, len(known)),
              f"manifest: sampling {index}: constraint {added['constraint']}")
         used = max(used, added["constraint"])
-        if added["allowed"] is not None:
-            runs = token_runs(bytes(added["allowed"]), manifest["vocabulary"])
-            need(runs, f"manifest: sampling {index}: allowed tokens are no set of any")
     need(used == len(known), "manifest: a constraint that no settings name")
 
 
@@ -92,11 +90,6 @@ def listed(manifest):
     return {"constraints": found} if found else {}
 
 
-def listed_settings(manifest, sampling):
-    """What JSON says of a setting's additions of version 3."""
-    added, found = sampling["v3"] or {"constraint": 0, "allowed": None}, {}
-    if added["constraint"]:
-        found["constraint"] = added["constraint"] - 1
-    if added["allowed"] is not None:
-        found["allowed"] = token_runs(bytes(added["allowed"]), manifest["vocabulary"])
-    return found
+def listed_constraint(sampling):
+    number = sampling["v3"]["constraint"] if sampling["v3"] else 0
+    return {"constraint": number - 1} if number else {}

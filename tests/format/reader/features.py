@@ -1,6 +1,6 @@
 # The features that the root of a manifest has (FORMAT.md, "Roots").
 from reader.constraints import SAMPLING_V3, uses_constraints
-from reader.container import EVICTED, EXPERTS, LAYERS, PROFILED, RECURRENT
+from reader.container import EVICTED, EXPERTS, LAYERS, PROFILED, RECURRENT, SETTINGS
 from reader.flatbuffer import Buffer
 from reader.host_data import DATA
 from reader.schema import MANIFEST, OFF
@@ -20,5 +20,6 @@ def features(content):
               PROFILED: manifest["profile"] not in (None, NO_PROFILE),
               RECURRENT: manifest["recurrent"] is not None,
               EXPERTS: manifest["contract_experts"] != 0,
-              LAYERS: own or bool(manifest["sharing"])}
+              LAYERS: own or bool(manifest["sharing"]),
+              SETTINGS: manifest["settings"]["section"] != 0}
     return tuple(sum(bit for bit, there in each.items() if there) for each in (read, refuse))

@@ -11,6 +11,8 @@ SECTION_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8)
 NO_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8,
                 default={"offset": 0, "bytes": 0, "digest": bytes(32)})
 NODE_REF = Scalar("<QII32s", "section", "begin", "bytes", "digest", align=8)
+NO_NODE = Scalar("<QII32s", "section", "begin", "bytes", "digest", align=8,
+                 default={"section": 0, "begin": 0, "bytes": 0, "digest": bytes(32)})
 CONTRACT = Scalar("<III", "core", "kv", "sampling")
 TOKEN_VALUE = Scalar("<If", "token", "value")
 
@@ -57,6 +59,7 @@ MANIFEST = {
     "tracking": U32, "profile": Optional(PROFILE), "recurrent": Optional(RECURRENT),
     "contract_recurrent": U32, "contract_experts": U32, "sharing": Optional(Vector(U32)),
     "constraints": Optional(Vector(CONSTRAINT)), "host_data": NO_REF,
+    "settings": NO_NODE, "setting_count": U32,
 }
 # Numbers of the session that element 6 lists: the greatest value each may have, or None.
 SESSION_NUMBERS = {"capacity": None, "window_retain": None, "tracking": 2}

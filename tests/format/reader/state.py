@@ -15,6 +15,7 @@ from reader.pages import Geometry, check_page, finite, page_entries
 from reader.recurrent import check_numbers, check_shape, check_states
 from reader.schema import (IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS, OFF,
                            SESSION_NUMBERS)
+from reader.settings import read_settings
 from reader.trees import Trees, log_entries, token_texts
 
 MANIFEST_BYTES_MAX = 64 << 20
@@ -38,6 +39,7 @@ class State:
         gone = evicted_pages(self.evictions, self.manifest)
         self.groups = [page_entries(trees, self.manifest, each, gone)
                        for each in self.geometries]
+        self.settings = read_settings(trees, self.manifest)
         stored = sum(run.stored for pages in self.groups for page in pages for run in page.runs)
         need(stored <= container.root.length, "pages: more runs than bytes")
         check_states(self.manifest, container.root.length)
@@ -45,8 +47,8 @@ class State:
         self.data = read_host_data(container, self.manifest)
 
     def check_contents(self):
-        check_log(self.manifest, self.log)
-        check_settings(self.manifest)
+        check_log(self.manifest, self.log, len(self.settings))
+        check_settings(self.manifest, len(self.settings))
         check_profile(self.manifest["profile"], self.manifest["position"],
                       [position for position, _ in self.evictions])
         need(state_digest(self) == self.manifest["digest"], "manifest: state digest")
@@ -151,20 +153,20 @@ def read_rows(container, manifest):
     return hidden, row
 
 
-def check_log(manifest, log):
+def check_log(manifest, log, settings):
     for position, (token, sampling, source, turn) in enumerate(log):
         where = f"log: position {position}"
         need(token < manifest["vocabulary"], f"{where}: token {token} is beyond the vocabulary")
         need(source <= DRAWN, f"{where}: source {source}")
         need(turn & 0x0F <= 4 and turn & 0x30 == 0, f"{where}: turn {turn:#x}")
-        need(sampling < len(manifest["samplings"]) if source == DRAWN else sampling == 0,
+        need(sampling < settings if source == DRAWN else sampling == 0,
              f"{where}: sampling {sampling}")
 
 
-def check_settings(manifest):
+def check_settings(manifest, count):
     samplings = manifest["samplings"]
     need(1 <= len(samplings) <= 65536, f"manifest: {len(samplings)} samplings")
-    need(manifest["sampling"] < len(samplings), "manifest: settings in force do not exist")
+    need(manifest["sampling"] < count, "manifest: settings in force do not exist")
     for index, each in enumerate(samplings):
         where = f"manifest: sampling {index}"
         for name in "temperature", "repetition_penalty", "frequency_penalty", "presence_penalty":

@@ -5,8 +5,8 @@ import struct
 
 from reader.container import FRAME, NODES, RAW, need, zero
 
-LOG, TEXTS, PAGES = 1, 2, 3
-LEAF = {LOG: 256, TEXTS: 64, PAGES: 8}
+LOG, TEXTS, PAGES, SETTINGS = 1, 2, 3, 4
+LEAF = {LOG: 256, TEXTS: 64, PAGES: 8, SETTINGS: 16}
 CHILDREN = 32
 NODE_HEADER = 16
 NODE_REF = struct.Struct("<QII32s")

@@ -149,7 +149,7 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
             "tokens"),
         tokens_max, cancel);
     const Json &samplings = config["samplings"];
-    const uint32_t vocabulary = model_info(model).vocabulary;
+    StoredSets sets(samplings, model_info(model).vocabulary);
     const Json spans = snapshot_element(snapshot, kSpans)["spans"];
 
     Walk walk;
@@ -160,10 +160,11 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
             walker.append(begin, end);
             continue;
         }
-        const Json &settings = samplings.at(span["sampling"].get<size_t>());
+        const size_t index = span["sampling"];
+        const Json &settings = samplings.at(index);
         read_sampling(settings).apply(walker.session());
         for (uint64_t position = begin; position < end; ++position) {
-            apply_stored_constraint(walker.session(), config, settings, vocabulary);
+            apply_stored_constraint(walker.session(), config, index, sets);
             if (position > 0) { // before the first token there are no logits
                 walker.draw(position, is_constrained(settings), walk);
             } else {
