@@ -6,6 +6,7 @@ package stasis_test
 import (
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -202,6 +203,9 @@ func TestSessionIsReadWhileItGenerates(t *testing.T) {
 				}
 			}
 		}()
+	}
+	for read.Load() < 3 { // before it begins
+		runtime.Gosched()
 	}
 	_, err := session.Generate(background, &stasis.GenerateOptions{TokensMax: 20, IgnoreEnd: true},
 		func(generated stasis.Generated) error {

@@ -12,14 +12,18 @@
 namespace abi_test {
 
 // Waits for another thread. What never comes ends with the test's time.
-inline void wait_for(const std::atomic<bool> &flag) {
-    while (!flag) {
+template <typename Condition> void wait_until(const Condition &condition) {
+    while (!condition()) {
         std::this_thread::yield();
     }
 }
+inline void wait_for(const std::atomic<bool> &flag) {
+    wait_until([&] { return flag.load(); });
+}
 
+// Long enough for another thread to come to where it waits.
 inline void a_moment() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
 
 // Answers of a session after each of its next tokens.

@@ -118,9 +118,6 @@ TEST_CASE("store: threads that write while others collect lose nothing") {
                       : std::make_shared<MemoryBackend>();
         const Store store(backend);
         constexpr uint64_t kWriters = 8;
-        const auto end =
-            std::chrono::steady_clock::now() + std::chrono::milliseconds(directory ? 1500 : 1000);
-        const auto running = [&] { return std::chrono::steady_clock::now() < end; };
         std::vector<State> states[kWriters];
         for (uint64_t i = 0; i < kWriters; ++i) {
             for (uint64_t j = 0; j < 6; ++j) {
@@ -128,13 +125,20 @@ TEST_CASE("store: threads that write while others collect lose nothing") {
             }
         }
         std::atomic<uint64_t> puts{0}, collections{0}, removed{0};
+        const auto begin = std::chrono::steady_clock::now();
+        const auto running = [&] { // a second, and on a slow disk until there is something to see
+            const auto time = std::chrono::steady_clock::now() - begin;
+            return time < std::chrono::seconds(1) ||
+                   ((collections < 2 || removed < 2) && time < std::chrono::seconds(60));
+        };
         std::vector<std::thread> threads;
         std::vector<size_t> last(kWriters);
         std::vector<std::string> errors(kWriters + 2);
         for (uint64_t i = 0; i < kWriters; ++i) {
             threads.emplace_back([&, i] {
                 errors[i] = error_of([&] {
-                    for (size_t j = 0; running(); ++j) { // whole sessions, forks and removals
+                    for (size_t j = 0; j == 0 || running();
+                         ++j) { // whole sessions, forks and removals
                         StorePutOptions options;
                         options.overwrite = true;
                         options.repair = j % 7 == 6;
