@@ -7,7 +7,6 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
-#include <utility>
 
 #include <pthread.h>
 
@@ -75,13 +74,39 @@ stasis_status report(stasis_error *error, stasis_status status, const char *mess
     return status;
 }
 
-// Whether the thread is inside a call. Its memory is there when the library is loaded, for a thread
-// that has none of it yet could not be refused it.
-__attribute__((tls_model("initial-exec"))) thread_local bool inside = false;
+// Whether a thread is inside a call. Not thread_local: a library that is loaded late may be refused
+// static memory of that kind, and of the other kind a thread cannot be refused it.
+class InsideMark {
+  public:
+    InsideMark() : made_(pthread_key_create(&key_, nullptr) == 0) {}
+    ~InsideMark() {
+        if (made_) {
+            pthread_key_delete(key_);
+        }
+    }
+    InsideMark(const InsideMark &) = delete;
+    InsideMark &operator=(const InsideMark &) = delete;
+
+    bool get() const { return made_ && pthread_getspecific(key_) != nullptr; }
+    // Returns whether it is set now: taking it away cannot fail.
+    bool set(bool inside) const {
+        return made_ && pthread_setspecific(key_, inside ? this : nullptr) == 0;
+    }
+
+  private:
+    pthread_key_t key_{};
+    const bool made_;
+};
+
+const InsideMark &inside() {
+    static const InsideMark mark;
+    return mark;
+}
 
 } // namespace
 
-Caller::Caller() : nested_(std::exchange(inside, true)) {
+// A call whose thread cannot be marked waits for nobody, as if it were nested.
+Caller::Caller() : before_(inside().get()), nested_(!inside().set(true) || before_) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
     fegetenv(&environment_);
     fesetenv(FE_DFL_ENV);
@@ -90,17 +115,17 @@ Caller::Caller() : nested_(std::exchange(inside, true)) {
 Caller::~Caller() {
     fesetenv(&environment_);
     pthread_setcancelstate(cancel_state_, nullptr);
-    inside = nested_;
+    inside().set(before_);
 }
 
-Caller::Lent::Lent(const fenv_t &environment, bool inside_) {
+Caller::Lent::Lent(const fenv_t &environment, bool nested) {
     fegetenv(&contract_);
     fesetenv(&environment);
-    inside = inside_;
+    inside().set(nested);
 }
 
 Caller::Lent::~Lent() {
-    inside = true;
+    inside().set(true);
     fesetenv(&contract_);
 }
 

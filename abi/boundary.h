@@ -46,7 +46,7 @@ class Caller {
   private:
     class Lent {
       public:
-        Lent(const fenv_t &environment, bool inside);
+        Lent(const fenv_t &environment, bool nested);
         ~Lent();
 
       private:
@@ -55,7 +55,8 @@ class Caller {
 
     fenv_t environment_;
     int cancel_state_;
-    bool nested_;
+    const bool before_; // the thread was inside another call
+    const bool nested_;
 };
 
 // Both fill `error`, unless it is null, and return its status. Both allocate nothing.
