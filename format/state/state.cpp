@@ -3,6 +3,8 @@
 #include "format/state/state.h"
 
 #include <algorithm>
+#include <bit>
+#include <type_traits>
 
 namespace stasis {
 
@@ -72,11 +74,19 @@ Digest state_digest(const State &state) {
     return state_digest(parts);
 }
 
-uint64_t sampling_hash(const Sampling &sampling) {
-    std::string bytes;
-    const auto add = [&](const auto &...values) {
-        (bytes.append(reinterpret_cast<const char *>(&values), sizeof values), ...);
+uint64_t sampling_hash(const Sampling &sampling) { // of each token drawn: allocates nothing
+    uint64_t hash = 0;
+    const auto mix = [&](auto value) {
+        uint64_t bits;
+        if constexpr (std::is_floating_point_v<decltype(value)>) {
+            bits = std::bit_cast<uint64_t>(static_cast<double>(value) + 0.0); // -0 equals 0
+        } else {
+            bits = value;
+        }
+        hash = (hash ^ bits) * 0x9E3779B97F4A7C15U;
+        hash ^= hash >> 32;
     };
+    const auto add = [&](const auto &...values) { (mix(values), ...); };
     const SamplingV2 &v2 = sampling.v2;
     add(sampling.seed, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
         sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty,
@@ -97,7 +107,7 @@ uint64_t sampling_hash(const Sampling &sampling) {
         const size_t hash = std::hash<std::string>()(*allowed);
         add(hash);
     }
-    return std::hash<std::string>()(bytes);
+    return hash;
 }
 
 bool uses_v2(const std::vector<Sampling> &samplings) {

@@ -88,6 +88,8 @@ uint16_t Settings::index_of_sampling(TokenLog &log) {
             fail(Status::full,
                  "session full: its tokens were drawn with %zu different sampling settings", index);
         }
+        // The list first: follow drops what has no settings if those find no memory.
+        by_hash_.emplace_back(sampling_hash(sampling), static_cast<uint32_t>(index));
         samplings.push_back(sampling);
     }
     return static_cast<uint16_t>(index);
