@@ -64,14 +64,9 @@ __extension__ using Uint128 = unsigned __int128;
 constexpr float kWeightOne = 0x1p40F;
 constexpr uint64_t kWeightMax = uint64_t{1} << 40; // of the first candidate
 
-const kernels::Table &table() {
-    static const kernels::Table &best = kernels::best_table();
-    return best;
-}
-
 // Step 5: the first token by (logit descending, token ascending).
-uint32_t argmax(std::span<const float> row, bool constrained) {
-    const size_t found = table().first_largest(row.data(), row.size());
+uint32_t argmax(const kernels::Table &table, std::span<const float> row, bool constrained) {
+    const size_t found = table.first_largest(row.data(), row.size());
     if (row[found] == kRemoved) {
         fail(constrained ? Status::no_token : Status::invalid_argument,
              "sampling: biases of -infinity removed all %s%zu tokens, expected one to be left",
@@ -325,7 +320,7 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
     std::span<const float> row = process_logits(logits, sampling, history, allowed, scratch);
 
     // Step 5.
-    const uint32_t best = argmax(row, !allowed.empty());
+    const uint32_t best = argmax(*scratch.kernels, row, !allowed.empty());
     if (sampling.temperature == 0.0F) {
         return best;
     }
@@ -339,8 +334,8 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
     // Steps 6 to 12.
     scratch.scaled.resize(row.size());
     scratch.powers.resize(row.size());
-    table().draw_powers(row.data(), row.size(), sampling.temperature, max, scratch.scaled.data(),
-                        scratch.powers.data());
+    scratch.kernels->draw_powers(row.data(), row.size(), sampling.temperature, max,
+                                 scratch.scaled.data(), scratch.powers.data());
     const uint64_t random = random_bits(sampling.seed, position);
     const bool coin = coin_falls(sampling, position);
     if (sampling.top_k == 0 && v2.typical_p == 1.0F && v2.min_keep == 1 && !coin) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/state/state.h"
+#include "runtime/kernels/table.h"
 
 namespace stasis {
 
@@ -36,7 +37,8 @@ struct Candidate {
 
 // Memory of one sampler, reused from token to token so that later calls allocate nothing.
 struct SamplingScratch {
-    std::vector<float> logits;         // [vocabulary]
+    const kernels::Table *kernels = &kernels::best_table(); // all give the same bits
+    std::vector<float> logits;                              // [vocabulary]
     std::vector<float> scaled, powers; // [vocabulary]: l of step 5, exp(l - max)
     std::vector<Candidate> candidates; // at most [vocabulary]
     std::vector<uint32_t> counts;      // [vocabulary], all zero between calls

@@ -16,6 +16,7 @@ uint32_t draw_from(const Timeline &timeline, const Sampling &sampling,
             pass.tokens.push_back(timeline.log[i].token);
         }
     }
+    pass.sampling.kernels = timeline.network->kernels;
     return sample(row, sampling, end, pass.tokens, pass.sampling, allowed);
 }
 

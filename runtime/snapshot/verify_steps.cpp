@@ -175,6 +175,7 @@ void Redraw::compare(uint64_t position, std::span<const float> logits) {
     ++drawn_;
     try {
         const auto allowed = mask_of(sampling, position);
+        scratch_.kernels = model_.kernels;
         const uint32_t token =
             sample(logits, sampling, position, tokens().subspan(position - length, length),
                    scratch_, bits_of(allowed));

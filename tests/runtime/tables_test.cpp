@@ -64,6 +64,11 @@ TEST_CASE("open_model: a model computes with the table that it was opened with, 
             session.append(tokens, {});
             CHECK(session.digest() == plain.digest());
             CHECK(same_bits(logits_of(session), logits_of(plain)));
+            Sampling sampling;
+            sampling.temperature = 1.0F;
+            session.set_sampling(sampling);
+            plain.set_sampling(sampling);
+            CHECK(session.decode() == plain.decode());
         }
         // With experts, one of them shared; and with limited gates.
         for (const char *directory : {"zoo/qwen3_5-moe", "zoo/gpt-oss"}) {
