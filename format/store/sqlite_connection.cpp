@@ -119,6 +119,8 @@ int64_t SqliteConnection::ask(const char *sql) {
 }
 
 SqliteContents SqliteConnection::contents() {
+    // All of one moment: another connection may be making the store.
+    const SqliteTransaction transaction(*this, SqliteTransaction::Kind::reads);
     const int64_t application = ask("PRAGMA application_id"), version = ask("PRAGMA user_version");
     if (application != kApplication) {
         return application == 0 && version == 0 && ask("SELECT count(*) FROM sqlite_schema") == 0
