@@ -153,7 +153,7 @@ inline State small_state(const Course &course) {
     return state;
 }
 
-constexpr char kFuzzPath[] = "d/s"; // on the disk in memory
+constexpr char kFuzzPath[] = "/disk/s"; // on the disk in memory
 
 inline void put_file(Disk &disk, const Bytes &bytes) {
     const FileOperations &files = disk.files();
