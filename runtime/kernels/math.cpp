@@ -140,7 +140,7 @@ double sin_turned(double x, uint64_t turns) {
 } // namespace
 
 float exp_f32(float x) {
-    // Static, because samplers call this for each logit.
+    // Static, for it is called for one number after another.
     static float (*const exp)(float) = best_reference().exp;
     return exp(x);
 }

@@ -16,9 +16,11 @@ namespace stasis {
 
 inline constexpr size_t kSteps = static_cast<size_t>(-kernels::kDrawFloor) * 16 + 1;
 
+inline constexpr float kWeightOne = 0x1p40F;
+
 // Step 7: floor(power * 2^40), `power` being exp(l - max).
 inline uint64_t weight_of(float power) {
-    return static_cast<uint64_t>(power * 0x1p40F);
+    return static_cast<uint64_t>(power * kWeightOne);
 }
 
 // Step 6.

@@ -1,8 +1,6 @@
 // Candidates by steps; see ranking.h.
 #include "runtime/sampling/ranking.h"
 
-#include <numeric>
-
 namespace stasis {
 
 Ranking::Ranking(SamplingScratch &scratch, float max, uint64_t least)
@@ -42,6 +40,7 @@ Ranking::End Ranking::prefix(uint64_t weight) {
     candidates.reserve(scratch_.scaled.size()); // once
     for (uint32_t token = 0; token < scratch_.scaled.size(); ++token) {
         const float logit = scratch_.scaled[token];
+        // What is below the floor has no weight, and no step.
         if (step_of(max_, std::max(logit, max_ + kernels::kDrawFloor)) != last) {
             continue;
         }

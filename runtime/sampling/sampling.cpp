@@ -48,7 +48,6 @@
 #include <cmath>
 
 #include "format/state/error.h"
-#include "runtime/kernels/math.h"
 #include "runtime/kernels/table.h"
 #include "runtime/sampling/lanes.h"
 #include "runtime/sampling/penalties.h"
@@ -61,7 +60,6 @@ namespace {
 
 __extension__ using Uint128 = unsigned __int128;
 
-constexpr float kWeightOne = 0x1p40F;
 constexpr uint64_t kWeightMax = uint64_t{1} << 40; // of the first candidate
 
 // Step 5: the first token by (logit descending, token ascending).

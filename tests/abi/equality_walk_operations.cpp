@@ -53,13 +53,13 @@ Tokens EqualityWalk::story(const Line &line, uint64_t count) {
 
 stasis_token EqualityWalk::drawn(size_t i, stasis_token token) {
     Line &line = seats_[i].line;
-    line.log.push_back({Event::Kind::drawn, token, line.settings});
+    line.log.push_back({LogEvent::Kind::drawn, token, line.settings});
     return token;
 }
 
 void EqualityWalk::given(size_t i, const Tokens &tokens) {
     for (const stasis_token token : tokens) {
-        seats_[i].line.log.push_back({Event::Kind::given, token});
+        seats_[i].line.log.push_back({LogEvent::Kind::given, token});
     }
 }
 
@@ -254,7 +254,7 @@ void EqualityWalk::evict(size_t i) {
     if (recurrent_) {
         return;
     }
-    seats_[i].line.log.push_back({Event::Kind::evicted, 0, 0, begin, end});
+    seats_[i].line.log.push_back({LogEvent::Kind::evicted, 0, 0, begin, end});
 }
 
 void EqualityWalk::set(size_t i) {

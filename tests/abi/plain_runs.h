@@ -14,20 +14,20 @@ constexpr uint64_t kWalkPositions = 220;      // more than three pages
 constexpr uint64_t kRecurrentPositions = 600; // with checkpoints of recurrent layers at 256 and 512
 
 // A token that was given or drawn, or an eviction.
-struct Event {
+struct LogEvent {
     enum class Kind { given, drawn, evicted } kind;
     stasis_token token = 0;
     uint32_t settings = 0;       // that it was drawn under
     uint64_t begin = 0, end = 0; // of the eviction
 
-    bool operator==(const Event &) const = default;
+    bool operator==(const LogEvent &) const = default;
 };
-using Log = std::vector<Event>;
+using Log = std::vector<LogEvent>;
 
 inline Tokens tokens_in(const Log &log) {
     Tokens tokens;
-    for (const Event &event : log) {
-        if (event.kind != Event::Kind::evicted) {
+    for (const LogEvent &event : log) {
+        if (event.kind != LogEvent::Kind::evicted) {
             tokens.push_back(event.token);
         }
     }
@@ -39,7 +39,7 @@ inline void cut_log(Log &log, uint64_t position) {
     size_t kept = 0;
     uint64_t tokens = 0;
     for (; kept < log.size(); ++kept) {
-        const bool token = log[kept].kind != Event::Kind::evicted;
+        const bool token = log[kept].kind != LogEvent::Kind::evicted;
         if (token && tokens == position) {
             break;
         }
@@ -161,11 +161,11 @@ class PlainRuns {
     static void advance(Run &run, const Log &log) {
         stasis_session *session = run.session.get();
         for (size_t i = run.done.size(); i < log.size(); i = run.done.size()) {
-            const Event &event = log[i];
-            if (event.kind == Event::Kind::evicted) {
+            const LogEvent &event = log[i];
+            if (event.kind == LogEvent::Kind::evicted) {
                 REQUIRE(stasis_session_evict(session, event.begin, event.end, nullptr) ==
                         STASIS_OK);
-            } else if (event.kind == Event::Kind::drawn) {
+            } else if (event.kind == LogEvent::Kind::drawn) {
                 if (run.settings != event.settings) {
                     Settings(event.settings).put_into(session);
                     run.settings = event.settings;
@@ -175,7 +175,7 @@ class PlainRuns {
                 REQUIRE(token == event.token);
             } else {
                 Tokens given;
-                for (; i < log.size() && log[i].kind == Event::Kind::given; ++i) {
+                for (; i < log.size() && log[i].kind == LogEvent::Kind::given; ++i) {
                     given.push_back(log[i].token);
                     run.done.push_back(log[i]);
                 }

@@ -2,6 +2,7 @@
 // and call.
 #include "tests/failures/files.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -127,6 +128,18 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to,
               unsigned flags) noexcept {
     static const auto next = STASIS_REAL(renameat2);
     return fails("renameat2", ENOSPC) ? -1 : next(from_folder, from, to_folder, to, flags);
+}
+int link(const char *from, const char *to) noexcept {
+    static const auto next = STASIS_REAL(link);
+    return fails("link", ENOSPC) ? -1 : next(from, to);
+}
+int mkdir(const char *path, mode_t mode) noexcept {
+    static const auto next = STASIS_REAL(mkdir);
+    return fails("mkdir", ENOSPC) ? -1 : next(path, mode);
+}
+DIR *opendir(const char *path) {
+    static const auto next = STASIS_REAL(opendir);
+    return fails("opendir", EMFILE) ? nullptr : next(path);
 }
 int unlink(const char *path) noexcept {
     static const auto next = STASIS_REAL(unlink);

@@ -132,6 +132,28 @@ TEST_CASE("Directory: the power goes at each operation, and nothing is torn or l
     }
 }
 
+TEST_CASE("Directory: an object that another writer names just before stays") {
+    for (const bool swaps : {false, true}) {
+        Disk disk;
+        const auto backend = open_directory_backend(kPowerPath, disk.files());
+        const auto other = open_directory_backend(kPowerPath, disk.files());
+        bool between = false;
+        disk.meanwhile([&](const Operation &next) {
+            if (!between && std::strcmp(next.name, "rename_new") == 0) {
+                between = true;
+                other->put("k/a", kPowerOld);
+            }
+        });
+        if (swaps) {
+            CHECK(!backend->swap("k/a", {}, kPowerNew));
+        } else {
+            backend->put("k/a", kPowerNew);
+        }
+        CHECK(between);
+        CHECK((backend->get("k/a") == kPowerOld));
+    }
+}
+
 TEST_CASE("Directory: the power goes while a store is made, and the next one opens it") {
     for (int at = 0;; ++at) {
         CAPTURE(at);
