@@ -1,0 +1,93 @@
+// Replies in the form of each API: one body, or the pieces of a stream of server-sent events. Must
+// not know HTTP, sessions or threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/serve/api/request.h"
+
+namespace serve::api {
+
+struct Call {
+    std::string id, name;
+    Json arguments; // an object
+};
+
+// A token with its log-probability, and the most likely ones at its position.
+struct Likelihood {
+    std::string text; // bytes of the token, perhaps not UTF-8
+    stasis_token token = 0;
+    float log_probability = 0;
+    std::vector<Likelihood> best; // without `best` of their own
+};
+
+// A reply as far as it has come. It only grows: texts by what is put behind them, lists by entries.
+struct Reply {
+    std::string thoughts, content;
+    std::vector<Call> calls;
+    std::vector<Likelihood> likelihoods; // of all tokens, if asked for
+};
+
+enum class Finish { stop, stop_string, length, calls, left };
+
+struct Usage {
+    uint64_t prompt = 0; // tokens in all, the stored ones among them
+    uint64_t cached = 0; // of them not computed for this request
+    uint64_t reply = 0;
+    uint64_t thoughts = 0; // of `reply`, if known
+};
+
+struct Outcome {
+    Finish finish = Finish::stop;
+    std::string stop_string; // with Finish::stop_string
+    Usage usage;
+    std::string id; // digest of the session after the reply, 64 hexadecimal digits
+};
+
+// What is known before the first token.
+struct Start {
+    std::string id;      // of this request, without a prefix: unique, or the digest if known
+    std::string model;   // as the server names it
+    int64_t created = 0; // seconds since 1970
+    uint64_t prompt_tokens = 0;
+};
+
+// Writes one reply. `begin`, `grow` and `end` return what is to be sent then, which may be nothing;
+// without `stream` in the request all but `end` return nothing. Replies of several choices are
+// told apart by `choice`; `grow` and `end` may interleave between them, and the last `end` returns
+// what closes all. `fail` ends a stream that has begun with an error in the API's own form.
+class Writer {
+  public:
+    virtual ~Writer() = default;
+    virtual std::string begin(const Start &start) = 0;
+    virtual std::string grow(uint32_t choice, const Reply &so_far) = 0;
+    virtual std::string end(uint32_t choice, const Reply &whole, const Outcome &outcome) = 0;
+    virtual std::string fail(const Refused &error) = 0;
+    // What a client may wait for in silence: a comment or event that keeps the connection alive.
+    virtual std::string ping() const = 0;
+};
+
+// The request must outlive the writer.
+std::unique_ptr<Writer> make_writer(const GenerationRequest &request);
+
+struct ModelEntry {
+    std::string id;
+    int64_t created = 0;
+    uint64_t context = 0;
+};
+
+// Bodies in the form of the API; `anthropic`: that of /v1/messages.
+std::string error_body(const Refused &error, bool anthropic);
+std::string models_body(const std::vector<ModelEntry> &models, bool anthropic);
+std::string model_body(const ModelEntry &model, bool anthropic);
+std::string token_count_body(uint64_t tokens);
+std::string embeddings_body(const EmbeddingRequest &request, const std::string &model,
+                            const std::vector<std::vector<float>> &vectors, uint64_t tokens);
+
+// Returns the conversation with the reply as its last message, as it is stored and rendered again.
+Json with_reply(Json conversation, const Reply &reply);
+
+} // namespace serve::api

@@ -1,0 +1,105 @@
+// An HTTP/1.1 server on one thread, over libevent: reads requests whole, within limits, and sends
+// replies whole or in pieces, which any thread may give. Must not know what requests ask for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace serve::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct Request {
+    std::string method; // "GET", ...
+    std::string path;   // decoded, without the query; begins with '/'
+    std::string query;  // as it came, without the '?'
+    Headers headers;    // names in lower case, in the order in which they came
+    std::string body;
+    std::string peer; // address of the client, for logs
+
+    // Returns the value of the first header of this name (in lower case), or "".
+    std::string_view header(std::string_view name) const;
+};
+
+// One request and its reply. All functions are thread-safe and return at once; what they are given
+// is sent by the server's thread. A client that has left is no error: what is sent goes nowhere.
+class Exchange {
+  public:
+    virtual ~Exchange() = default;
+
+    virtual const Request &request() const = 0;
+
+    // Sends a whole reply: once, and nothing after it.
+    virtual void reply(int status, Headers headers, std::string body) = 0;
+
+    // Begins a reply in pieces; `write` adds to it, `end` ends it. If `end` is never called before
+    // the last reference goes, the connection is cut, so that the client sees that it is not whole.
+    virtual void begin(int status, Headers headers) = 0;
+    virtual void write(std::string piece) = 0;
+    virtual void end() = 0;
+
+    // Returns how many bytes wait for the client to read them. Past Limits::backlog_bytes the
+    // client counts as gone.
+    virtual size_t backlog() const = 0;
+    // Whether the client has closed the connection, or was given up.
+    virtual bool gone() const = 0;
+    // Calls `callback` once, on the server's thread, when the client has gone; at once on the
+    // calling thread if it has already. Never after the reply has ended.
+    virtual void on_gone(std::function<void()> callback) = 0;
+};
+
+struct Limits {
+    size_t body_bytes = size_t{64} << 20;
+    size_t header_bytes = size_t{64} << 10;
+    size_t connections = 4096;              // more are answered with 503 and closed
+    size_t backlog_bytes = size_t{4} << 20; // of one reply, that its client does not read
+    uint32_t read_seconds = 30;             // for a request to come whole, once it has begun
+    uint32_t write_seconds = 60;            // without a byte taken by the client
+    uint32_t idle_seconds = 600;            // of a connection between two requests
+};
+
+struct Counts {
+    uint64_t connections = 0; // open now
+    uint64_t requests = 0;    // read whole, since the start
+    uint64_t refused = 0;     // over a limit, malformed, or too many connections
+    uint64_t gone = 0;        // whose client left before the end of the reply
+};
+
+class Server {
+  public:
+    // Called on the server's thread with each request; must not wait. Without a reply before the
+    // last reference goes, the client gets 500. What it throws is a 500 as well.
+    using Handler = std::function<void(const std::shared_ptr<Exchange> &)>;
+
+    // Listens: `listen` is HOST:PORT or [HOST]:PORT; port 0 takes a free one. Throws Failure if it
+    // cannot, with the address and the reason.
+    Server(const std::string &listen, const Limits &limits, Handler handler);
+    ~Server();
+    Server(const Server &) = delete;
+    Server &operator=(const Server &) = delete;
+
+    uint16_t port() const;
+    std::string address() const; // "127.0.0.1:8080", "[::1]:8080"
+
+    // Serves on the calling thread until `stop`.
+    void run();
+    // Closes the listening socket and idle connections; requests that run go on, and each
+    // connection closes after its reply. Any thread.
+    void stop_accepting();
+    // Returns from `run` at once; open connections are cut. Any thread, and from signal handlers.
+    void stop();
+    // Calls `callback` on the server's thread soon: any thread.
+    void post(std::function<void()> callback);
+    Counts counts() const;
+
+  private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+} // namespace serve::http
