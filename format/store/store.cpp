@@ -233,9 +233,11 @@ StoredSession Store::open(const std::string &name, const std::shared_ptr<const C
 
 void Store::list(const std::function<bool(const ListedSession &)> &visit,
                  const Watch &watch) const {
+    watch.look(0, 0);
     backend_->list(
         kRootPrefix,
         [&](const ListedObject &object) {
+            watch.look(0, 0);
             const std::optional<Marked> stored = backend_->get_marked(object.key, watch);
             if (!stored) {
                 return true; // removed meanwhile
@@ -255,6 +257,7 @@ void Store::list(const std::function<bool(const ListedSession &)> &visit,
 }
 
 void Store::remove(const std::string &name, const Watch &watch) const {
+    watch.look(0, 0);
     const Current current = this->current(name, watch);
     if (!current.stored) {
         current.require();

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ._abi import library as _library
 from ._call import Cancel
+from .backend import Backend
 from .constraint import Constraint
 from .data import SessionData, SnapshotData, Turn
 from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError, ConflictError,
@@ -26,6 +27,7 @@ from .sampling import Sampling
 from .scheduler import ScheduledReply, Scheduler, SchedulerEvent, SchedulerStats
 from .session import Candidate, Session
 from .snapshot import Difference, Snapshot, SnapshotInfo, VerifyReport, compact
+from .store import Collected, Store, StoredSession, StoreResult
 from .threads import Threads
 
 
@@ -41,13 +43,14 @@ def build() -> str:
 
 
 __all__ = [
-    "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate", "ClosedError",
-    "ConflictError", "Constraint", "CorruptError", "DeviceError", "Difference", "DivergedError",
-    "EmbedInfo", "Error", "FileError", "FullError", "Generated", "Generation", "InternalError",
-    "InvalidArgumentError", "LeftOut", "MissingFileError", "Model", "ModelEstimate", "ModelInfo",
-    "ModelMismatchError", "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError",
-    "NotFoundError", "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply",
-    "Scheduler", "SchedulerEvent", "SchedulerStats", "Session", "SessionData", "SessionInfo",
-    "SessionMemory", "Snapshot", "SnapshotData", "SnapshotInfo", "Status", "StoppedError",
-    "Threads", "TimedOutError", "TokenInfo", "Turn", "UnsupportedError", "VerifyReport",
-    "VersionError", "build", "compact", "estimate", "quantize", "version"]
+    "Backend", "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate",
+    "ClosedError", "Collected", "ConflictError", "Constraint", "CorruptError", "DeviceError",
+    "Difference", "DivergedError", "EmbedInfo", "Error", "FileError", "FullError", "Generated",
+    "Generation", "InternalError", "InvalidArgumentError", "LeftOut", "MissingFileError", "Model",
+    "ModelEstimate", "ModelInfo", "ModelMismatchError", "ModelStats", "NoMemoryError",
+    "NoTokenError", "NonfiniteError", "NotFoundError", "PoolExhaustedError", "QuantizeReport",
+    "Reply", "Sampling", "ScheduledReply", "Scheduler", "SchedulerEvent", "SchedulerStats",
+    "Session", "SessionData", "SessionInfo", "SessionMemory", "Snapshot", "SnapshotData",
+    "SnapshotInfo", "Status", "StoppedError", "Store", "StoreResult", "StoredSession", "Threads",
+    "TimedOutError", "TokenInfo", "Turn", "UnsupportedError", "VerifyReport", "VersionError",
+    "build", "compact", "estimate", "quantize", "version"]

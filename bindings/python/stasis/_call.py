@@ -17,11 +17,14 @@ import functools
 import operator
 import os
 import threading
-from typing import Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional
 
 from . import _exit, _structs
 from ._abi import library
 from .errors import ClosedError, InvalidArgumentError, error_of
+
+if TYPE_CHECKING:
+    from .backend import Adapter
 
 Progress = Callable[[int, int], Any]
 
@@ -61,10 +64,12 @@ atexit.register(_keep_all)
 
 class Handle(Unique):
     """An object of the library until it is closed. Calls that run keep it, so that nothing is freed
-    under a call. Whether calls may overlap is the library's decision."""
+    under a call. Whether calls may overlap is the library's decision. `backend` is that of a store
+    over functions of the host's, which calls on it may call."""
 
-    def __init__(self, owned: Owned, noun: str):
+    def __init__(self, owned: Owned, noun: str, backend: "Optional[Adapter]" = None):
         self.noun = noun
+        self.backend = backend
         self._owned: Optional[Owned] = owned
 
     @property
@@ -79,7 +84,7 @@ class Handle(Unique):
         return owned
 
     def close(self) -> None:
-        self._owned = None
+        self._owned = self.backend = None
 
 
 class Cancel(Unique):
@@ -257,9 +262,11 @@ class Call:
 
     def call(self, function: Callable[..., int], *arguments: Any) -> int:
         """Calls the function, with the addresses of what is a `Handle` among the arguments."""
+        backend = backend_of(arguments)
         passed = [each.use() if isinstance(each, Handle) else each for each in arguments]
         try:
-            return function(*passed, ctypes.byref(self.error))
+            with backend.serving(self) if backend is not None else contextlib.nullcontext():
+                return function(*passed, ctypes.byref(self.error))
         finally:
             passed.clear()  # a traceback, which would keep them, may be kept for long
 
@@ -268,6 +275,7 @@ class Call:
         """Makes the call and raises what it failed with. If a signal's handler raised meanwhile and
         the call had succeeded before it saw the request, `undo` takes its outcome back."""
         if threading.current_thread() is not threading.main_thread():
+            self._calls_back = self._calls_back or backend_of(arguments) is not None
             with (_exit.calls.running(self.cancel) if self._calls_back
                   else contextlib.nullcontext()):
                 self.status = self.call(function, *arguments)
@@ -336,6 +344,11 @@ class Call:
         if outcome[0] is not None:
             raise outcome[0]
         return interrupt
+
+
+def backend_of(arguments: Iterable[Any]) -> "Optional[Adapter]":
+    return next((each.backend for each in arguments
+                 if isinstance(each, Handle) and each.backend is not None), None)
 
 
 def created(call: Call, function: Callable[..., int], free: Callable[[Any], Any],

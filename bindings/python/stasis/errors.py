@@ -142,9 +142,10 @@ class BufferTooSmallError(Error):
 
 
 class ConflictError(Error):
-    """The file, or the log, has other contents than expected."""
+    """The file, the name in a store, or the log, has other contents than expected."""
     status = Status.CONFLICT
     position: Optional[int] = None  # of append_chat: where the log differs from the rendering
+    root: Optional[str] = None  # of a store's put or import: what is stored; None: nothing is
 
 
 class NoTokenError(Error):

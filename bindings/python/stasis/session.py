@@ -378,14 +378,8 @@ class Session:
         or a binary stream, of which no more is read than the snapshot. `stasis_load_options` of the
         header explains the flags; what is said of the session itself replaces what was saved."""
         call = Call(cancel or Cancel(), names_file=True, timeout=timeout)
-        own = session_options(capacity, reserve, window_retain, track_attention, domain)
-        changed = any((capacity, reserve, window_retain, track_attention, domain))
-        options = s.stasis_load_options(
-            flags=(s.STASIS_LOAD_NO_RECOMPUTE * no_recompute | s.STASIS_LOAD_TRUSTED * trusted
-                   | s.STASIS_LOAD_ANY_PROFILE * any_profile
-                   | s.STASIS_LOAD_ACCEPT_OLDER * accept_older),
-            session=ctypes.pointer(own) if changed else None, cancel=call.cancel_pointer,
-            progress=call.progress(progress), timeout_ms=call.timeout_ms)
+        options = load_options(call, no_recompute, trusted, any_profile, accept_older, capacity,
+                               reserve, window_retain, track_attention, domain, progress)
         if _streams.is_stream(source, "read"):
             function = library.stasis_session_read
             place: Any = _streams.source(call, source)
@@ -422,6 +416,20 @@ class Session:
 def _restored(path: str, digest: str, options: Any, saved: bytes) -> Session:
     """Returns what `pickle` carried."""
     return Session.load(model_of(path, digest, options), io.BytesIO(saved))
+
+
+def load_options(call: Call, no_recompute: bool, trusted: bool, any_profile: bool,
+                 accept_older: bool, capacity: int, reserve: int, window_retain: int,
+                 track_attention: Optional[str], domain: int, progress: Optional[Progress]
+                 ) -> s.stasis_load_options:
+    own = session_options(capacity, reserve, window_retain, track_attention, domain)
+    changed = any((capacity, reserve, window_retain, track_attention, domain))
+    return s.stasis_load_options(
+        flags=(s.STASIS_LOAD_NO_RECOMPUTE * no_recompute | s.STASIS_LOAD_TRUSTED * trusted
+               | s.STASIS_LOAD_ANY_PROFILE * any_profile
+               | s.STASIS_LOAD_ACCEPT_OLDER * accept_older),
+        session=ctypes.pointer(own) if changed else None, cancel=call.cancel_pointer,
+        progress=call.progress(progress), timeout_ms=call.timeout_ms)
 
 
 def run_options(call: Call, chunk: int, logits: Optional[OnLogits],

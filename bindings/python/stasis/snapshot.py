@@ -111,6 +111,12 @@ class Snapshot(Unique):
         self._handle = Handle(created(call, function, library.stasis_snapshot_close, place),
                               "snapshot")
 
+    @classmethod
+    def _over(cls, handle: Handle) -> "Snapshot":
+        snapshot = cls.__new__(cls)
+        snapshot._handle = handle
+        return snapshot
+
     def close(self) -> None:
         """Closes the file. Later calls raise `ClosedError`."""
         self._handle.close()
