@@ -40,6 +40,7 @@ INSIDE = {
     "runtime/compute/": {"cpu/": (), "device/": (), "pass.cpp": ("cpu/", "device/"),
                          "network.cpp": ("device/",)},
     "tools/": {"cli/": (), "bench/": ("cli/",), "serve/": ("cli/",), "peer/": (), "gpu/": ()},
+    "tools/serve/": {"http/": (), "api/": (), "engine/": ("http/", "api/")},
 }
 # Of each recipe in CONTRIBUTING.md: its example, a pattern for the words that name this, how many
 # files the recipe lists, and files that name it besides.

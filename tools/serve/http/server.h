@@ -26,6 +26,15 @@ struct Request {
     std::string_view header(std::string_view name) const;
 };
 
+// What a request met, for logs and metrics: known when its reply has been sent, or cannot be.
+struct Served {
+    std::string method, path, peer; // "" where the request was refused before they were read
+    int status = 0;                 // 0: no reply was begun
+    uint64_t bytes = 0;             // given to the client, with the reply's head
+    double seconds = 0;             // since the request's first byte
+    bool whole = false;             // false: the client left first, or the reply was cut
+};
+
 // One request and its reply. All functions are thread-safe and return at once; what they are given
 // is sent by the server's thread. A client that has left is no error: what is sent goes nowhere.
 class Exchange {
@@ -75,10 +84,13 @@ class Server {
     // Called on the server's thread with each request; must not wait. Without a reply before the
     // last reference goes, the client gets 500. What it throws is a 500 as well.
     using Handler = std::function<void(const std::shared_ptr<Exchange> &)>;
+    // Called on the server's thread after each reply, those included with which the server itself
+    // refuses a request. Must neither wait nor throw.
+    using Watcher = std::function<void(const Served &)>;
 
     // Listens: `listen` is HOST:PORT or [HOST]:PORT; port 0 takes a free one. Throws Failure if it
     // cannot, with the address and the reason.
-    Server(const std::string &listen, const Limits &limits, Handler handler);
+    Server(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher = {});
     ~Server();
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
