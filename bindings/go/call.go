@@ -30,6 +30,9 @@ type call struct {
 	lends   bool             // the cancel handle outlives it
 
 	hooks hooks
+
+	backend         *hostBackend // that it may call; nil: none
+	backendFailures map[string]backendFailure
 }
 
 func begin(ctx context.Context, op string) *call {
@@ -83,6 +86,9 @@ func (h *handle) use(c *call,
 		return c.run(nil)
 	}
 	defer h.giveBack()
+	if h.backend != nil {
+		defer h.backend.serve(c)()
+	}
 	return c.run(func(failure *C.stasis_error) C.stasis_status { return body(object, failure) })
 }
 
@@ -120,6 +126,9 @@ func (c *call) verdict(status C.stasis_status, failure *C.stasis_error) error {
 		err.Cause = c.ctx.Err()
 	} else if err.Status == ErrStopped || err.Status == ErrIO {
 		err.Cause = c.hooks.failure
+	}
+	if c.backend != nil && err.Cause == nil {
+		err.Cause = c.backend.blame(c, err.Message)
 	}
 	return err
 }

@@ -20,6 +20,7 @@ type hooks struct {
 	writer   io.Writer
 	reader   io.Reader
 	files    *modelFiles
+	stored   func(StoredSession)
 	late     error // of a reader that gave bytes with it
 
 	failure    error // the first that one returned

@@ -89,10 +89,40 @@ func longCalls(t *testing.T, session *stasis.Session) map[string]func(context.Co
 	}
 }
 
+// longCallsOfStores are those of a store.
+func longCallsOfStores(t *testing.T, session *stasis.Session) map[string]func(context.Context,
+	func(done, total uint64) error) error {
+	m := model(t, llama)
+	path := saved(t, m, someTokens(300, 2))
+	store := must(stasis.OpenStore("dir:"+t.TempDir(), nil))(t)
+	t.Cleanup(func() { store.Close() })
+	must(store.Put(background, session, "here", nil))(t)
+	other := sessionOf(t, m, someTokens(300, 3))
+	type progress = func(done, total uint64) error
+	return map[string]func(context.Context, progress) error{
+		"put": func(ctx context.Context, p progress) error {
+			_, err := store.Put(ctx, other, "there", &stasis.StoreCallOptions{Progress: p})
+			return err
+		},
+		"get": func(ctx context.Context, p progress) error {
+			_, err := store.Get(ctx, m, "here", &stasis.LoadOptions{Progress: p})
+			return err
+		},
+		"import": func(ctx context.Context, p progress) error {
+			_, err := store.Import(ctx, path, "there", &stasis.StoreCallOptions{Progress: p})
+			return err
+		},
+	}
+}
+
 func TestLongCallsEndWithTheirContext(t *testing.T) {
 	session := sessionOf(t, model(t, llama), someTokens(100, 1))
 	before := digest(t, session)
-	for name, call := range longCalls(t, session) {
+	calls := longCalls(t, session)
+	for name, call := range longCallsOfStores(t, session) {
+		calls[name] = call
+	}
+	for name, call := range calls {
 		err := call(done(), nil)
 		refused(t, err, stasis.ErrCancelled)
 		equal(t, errors.Is(err, context.Canceled), true)

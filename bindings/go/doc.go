@@ -10,10 +10,10 @@
 //
 // # Errors
 //
-// Every error is an [*Error] that carries a [Status]: errors.Is(err, stasis.ErrBusy) asks for one,
-// errors.As(err, &status) returns it. errors.Is also finds the error that a host's function
-// returned (a callback, an io.Reader, an io.Writer), and context.Canceled in addition to
-// [ErrCancelled].
+// Every error is an [*Error] that carries a [Status], or a [*ConflictError] that holds one:
+// errors.Is(err, stasis.ErrBusy) asks for one, errors.As(err, &status) returns it. errors.Is also
+// finds the error that a host's function returned (a callback, an io.Reader, an io.Writer, a
+// [Backend]), and context.Canceled in addition to [ErrCancelled].
 //
 // # Contexts
 //
@@ -27,7 +27,8 @@
 // function of Generate may read the session. An error
 // from one ends the call, which returns it wrapped with [ErrStopped], or [ErrIO] for a stream. A
 // panic ends the call too and continues in the caller after the library has finished the call;
-// runtime.Goexit (and so testing.T.FailNow) must not be called in one.
+// runtime.Goexit (and so testing.T.FailNow) must not be called in one. The methods of a [Backend]
+// may be called on threads of the library, which is another goroutine each time.
 //
 // # Lifetimes
 //

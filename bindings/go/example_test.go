@@ -165,3 +165,34 @@ func ExampleStep() {
 	// 6 <nil>
 	// 8 <nil>
 }
+
+func ExampleStore() {
+	model, session := example()
+	defer model.Close()
+	defer session.Close()
+	folder, err := os.MkdirTemp("", "stasis-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	ctx := context.Background()
+	store, err := stasis.OpenStore("dir:"+folder, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := store.Put(ctx, session, "talk", nil); err != nil {
+		log.Fatal(err)
+	}
+	// Two continue it, and one is first.
+	one, _ := store.Get(ctx, model, "talk", nil)
+	defer one.Close()
+	two, _ := store.Get(ctx, model, "talk", nil)
+	defer two.Close()
+	one.Append(ctx, []stasis.Token{1, 3, 362}, nil)
+	newer, _ := store.Put(ctx, one, "talk", nil)
+	_, err = store.Put(ctx, two, "talk", nil)
+	var conflict *stasis.ConflictError
+	fmt.Println(errors.As(err, &conflict), conflict.Root == newer.Root)
+	// Output: true true
+}

@@ -17,6 +17,7 @@ type handle struct {
 	users   int
 	free    func(unsafe.Pointer)
 	freeing unsafe.Pointer // of a closed handle that is still in use
+	backend *hostBackend   // of a store over functions of the host; nil: no such store
 }
 
 func (h *handle) take(op string) (unsafe.Pointer, error) {

@@ -17,7 +17,7 @@ LLAMA = ROOT / "tests/data/recall-llama"
 
 # Names that the binding leaves out, because Go does it otherwise (a context ends a call, Progress
 # reports it).
-LEFT_OUT = re.compile(r"stasis_cancel_(reset|progress)|stasis_store_")  # stores will have a type
+LEFT_OUT = re.compile(r"stasis_cancel_(reset|progress)")
 
 
 class Tally:
@@ -152,7 +152,7 @@ def check_host(tally):
     out = tally.run("go", "run", "./examples/host", "-for", "3s", LLAMA)
     print("".join(f"          {line}\n" for line in out.splitlines()), end="")
     assert "500 sessions, 64 goroutines" in out, out
-    assert "from the files alone: 500 of 500 sessions as they were left, 0 lost" in out, out
+    assert "from the store alone: 500 of 500 sessions as they were left, 0 lost" in out, out
     assert "again, one by one: 500 of 500 digests the same" in out, out
     evictions, resumes = re.search(r"(\d+) evictions, (\d+) resumes", out).groups()
     assert int(evictions) > 500 and int(resumes) > 0, out

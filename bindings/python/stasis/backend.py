@@ -36,7 +36,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def read(self, key: str, offset: int, length: int) -> Optional[bytes]:
-        """Returns bytes of an object; None: there is none, or it ends before them."""
+        """Returns bytes of an object, of length 0 too, which asks whether it is there; None: there
+        is none, or it ends before them."""
 
     @abc.abstractmethod
     def put(self, key: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-// The host itself: which sessions are in memory, and which in files.
+// The host itself: which sessions are in memory, and which in the store.
 
 package main
 
@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -16,7 +14,8 @@ import (
 )
 
 // A host keeps named sessions that begin with the same system prompt. Sessions in use are in
-// memory, and so are those used last; the others are in files, one each.
+// memory, and so are those used last; the others are in a store, which holds what they share, as
+// the system prompt, once.
 //
 // KV pages never take more than the budget, which the model itself enforces (its KVBudget). Seats
 // bound how many sessions are in use; each of those may come to hold a full session's pages. Other
@@ -24,7 +23,7 @@ import (
 // budget suffices for a full session in every seat. So no call ever meets POOL_EXHAUSTED.
 type host struct {
 	model   *stasis.Model
-	folder  string
+	store   *stasis.Store
 	system  *stasis.Session // what new sessions are forks of
 	seats   int
 	budget  uint64 // bytes of KV pages
@@ -55,7 +54,7 @@ type figures struct {
 }
 
 type hostOptions struct {
-	folder   string
+	store    string // as of stasis.OpenStore
 	system   string
 	budget   uint64 // bytes of KV pages
 	capacity uint64 // positions of a session
@@ -67,8 +66,12 @@ func newHost(ctx context.Context, modelPath string, options hostOptions) (*host,
 	if err != nil {
 		return nil, err
 	}
-	h := &host{model: model, folder: options.folder, seats: options.seats,
-		budget: options.budget, entries: map[string]*entry{}, idle: list.New()}
+	store, err := stasis.OpenStore(options.store, nil)
+	if err != nil {
+		return nil, err
+	}
+	h := &host{model: model, store: store, seats: options.seats, budget: options.budget,
+		entries: map[string]*entry{}, idle: list.New()}
 	h.changed = sync.NewCond(&h.mutex)
 	info, err := model.Info()
 	if err != nil {
@@ -92,7 +95,7 @@ func newHost(ctx context.Context, modelPath string, options hostOptions) (*host,
 		nil)
 }
 
-// use calls a function with a session that no other call uses: from memory, from its file, or new.
+// use calls a function with a session that no other call uses: from memory, from the store, or new.
 // Changes that the function makes stay in the session.
 func (h *host) use(ctx context.Context, name string,
 	body func(session *stasis.Session) error) error {
@@ -153,18 +156,13 @@ func (h *host) leave() {
 	h.changed.Broadcast()
 }
 
-// path is the session's file. A save writes it under another name first: it is complete or absent.
-func (h *host) path(name string) string {
-	return filepath.Join(h.folder, url.PathEscape(name)+".stasis")
-}
-
 func (h *host) bringIn(ctx context.Context, e *entry) error {
 	if e.session != nil {
 		return nil
 	}
 	start := time.Now()
-	// Trusted: this host wrote the file, so its pages of the system prompt may be those of others.
-	session, err := h.model.Load(ctx, h.path(e.name), &stasis.LoadOptions{Trusted: true})
+	// Trusted: this host put it there, so its pages of the system prompt may be those of others.
+	session, err := h.store.Get(ctx, h.model, e.name, &stasis.LoadOptions{Trusted: true})
 	took := time.Since(start)
 	if errors.Is(err, stasis.ErrNotFound) && !e.evicted {
 		return h.begin(e)
@@ -229,17 +227,15 @@ func (h *host) claimOldest(used uint64) *entry {
 	return oldest
 }
 
-// evict saves a session that the caller has claimed and lets go of it.
+// evict puts a session that the caller has claimed into the store and lets go of it. Of two hosts
+// over one store that continue a session, the second gets ErrConflict here, and keeps its own.
 func (h *host) evict(ctx context.Context, e *entry) error {
-	digest, err := e.session.Digest()
+	put, err := h.store.Put(ctx, e.session, e.name, nil)
 	if err != nil {
 		return err
 	}
-	if err := e.session.Save(ctx, h.path(e.name), nil); err != nil {
-		return err
-	}
 	e.session.Close()
-	e.session, e.evicted, e.digest = nil, true, digest
+	e.session, e.evicted, e.digest = nil, true, put.State
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.figures.evictions++
@@ -249,6 +245,7 @@ func (h *host) evict(ctx context.Context, e *entry) error {
 // close evicts every session; it must come last.
 func (h *host) close(ctx context.Context) error {
 	h.system.Close()
+	defer h.store.Close()
 	defer h.model.Close()
 	h.keepMax = 0
 	return h.makeRoom(ctx)

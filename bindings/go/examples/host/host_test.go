@@ -27,8 +27,8 @@ func ok(t *testing.T, err error) {
 
 // smallOptions set a budget for few idle sessions.
 func smallOptions(t *testing.T) hostOptions {
-	return hostOptions{folder: t.TempDir(), system: system, budget: 8 << 20, capacity: 300,
-		seats: 4}
+	return hostOptions{store: "dir:" + filepath.Join(t.TempDir(), "store"), system: system,
+		budget: 8 << 20, capacity: 300, seats: 4}
 }
 
 func small(t *testing.T, options hostOptions) *host {
@@ -89,7 +89,7 @@ func TestBudgetHolds(t *testing.T) {
 
 func TestNamesAreAnything(t *testing.T) {
 	options := smallOptions(t)
-	names := []string{"a/b", "a", "..", ".", "", "ü %2F?", "a.stasis"}
+	names := []string{"a/b", "a", "..", ".", "ü %2F?", "a.stasis"}
 	h := small(t, options)
 	var digests []stasis.Digest
 	for _, name := range names {
@@ -102,20 +102,22 @@ func TestNamesAreAnything(t *testing.T) {
 			t.Errorf("%q is not what it was", name)
 		}
 	}
-	ok(t, h.close(ctx))
-	files, _ := os.ReadDir(options.folder)
-	if len(files) != len(names) {
-		t.Errorf("%d files for %d sessions", len(files), len(names))
+	sessions, err := h.store.List(ctx)
+	ok(t, err)
+	if len(sessions) != len(names) {
+		t.Errorf("%d stored sessions, expected %d", len(sessions), len(names))
 	}
+	ok(t, h.close(ctx))
 }
 
-func TestAnotherSessionsFileIsNoticed(t *testing.T) {
+func TestAnotherSessionIsNoticed(t *testing.T) {
 	options := smallOptions(t)
 	h := small(t, options)
 	add(t, h, "a", "one")
 	add(t, h, "b", "two")
 	evictAll(t, h)
-	ok(t, os.Rename(h.path("a"), h.path("b")))
+	ok(t, h.store.Fork(ctx, "a", "b", &stasis.StoreCallOptions{Overwrite: true}))
+	ok(t, h.store.Remove(ctx, "a"))
 	err := h.use(ctx, "b", func(*stasis.Session) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "came back as") {
 		t.Error(err)
@@ -135,25 +137,50 @@ func evictAll(t *testing.T, h *host) {
 	h.keepMax = keep
 }
 
-func TestWhatCannotBeSavedStays(t *testing.T) {
+func TestWhatCannotBeStoredStays(t *testing.T) {
 	options := smallOptions(t)
-	options.folder = filepath.Join(options.folder, "later")
 	h := small(t, options)
 	digest := add(t, h, "a", "one")
 	h.keepMax = 0
+	folder := strings.TrimPrefix(options.store, "dir:")
+	ok(t, os.Rename(folder, folder+" away"))
+	ok(t, os.WriteFile(folder, nil, 0o600))
 	if err := h.makeRoom(ctx); !errors.Is(err, stasis.ErrIO) {
 		t.Fatal(err)
 	}
-	ok(t, os.Mkdir(options.folder, 0o700))
+	ok(t, os.Remove(folder))
+	ok(t, os.Rename(folder+" away", folder))
 	if look(t, h, "a") != digest {
 		t.Error("the session changed")
 	}
 	ok(t, h.close(ctx))
 	h = small(t, options)
 	if look(t, h, "a") != digest {
-		t.Error("the session changed in its file")
+		t.Error("the session changed in the store")
 	}
 	ok(t, h.close(ctx))
+}
+
+func TestTwoHostsLoseNoTurn(t *testing.T) {
+	options := smallOptions(t)
+	h := small(t, options)
+	add(t, h, "a", "one")
+	evictAll(t, h)
+	other := small(t, options)
+	theirs := add(t, other, "a", "two")
+	own := add(t, h, "a", "three")
+	evictAll(t, other)
+	keep := h.keepMax
+	h.keepMax = 0
+	var conflict *stasis.ConflictError
+	if err := h.makeRoom(ctx); !errors.As(err, &conflict) {
+		t.Fatal(err)
+	}
+	h.keepMax = keep
+	if look(t, h, "a") != own || look(t, other, "a") != theirs {
+		t.Error("a turn is lost")
+	}
+	ok(t, other.close(ctx))
 }
 
 func TestTooSmallABudget(t *testing.T) {

@@ -1,10 +1,10 @@
 // Host is an example of a server that keeps more sessions than fit into memory. They begin as forks
-// of one system prompt; idle ones are evicted to files, one each, under a budget of KV memory, and
+// of one system prompt; idle ones are evicted to a store, under a budget of KV memory, and
 // resumed when they are asked for. It lets many goroutines converse for a while, then begins anew
-// from the files alone, and then plays every conversation again, one by one: nothing may be lost,
+// from the store alone, and then plays every conversation again, one by one: nothing may be lost,
 // and every digest must be the same.
 //
-//	go run ./examples/host [-sessions N] [-goroutines N] [-for DURATION] [-folder DIR] MODEL
+//	go run ./examples/host [-sessions N] [-goroutines N] [-for DURATION] [-store URI] MODEL
 package main
 
 import (
@@ -12,9 +12,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sort"
 	"time"
+
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 const system = "You are the assistant of a small workshop that keeps its accounts in variables. " +
@@ -28,7 +29,8 @@ func main() {
 	seats := flag.Int("seats", 16, "sessions in use at once")
 	budget := flag.Uint64("budget", 64<<20, "bytes of KV pages")
 	turns := flag.Int("turns", 8, "of a conversation, at most")
-	folder := flag.String("folder", "", "where the files are; none: a temporary one")
+	store := flag.String("store", "", "where sessions are, dir:PATH or sqlite:PATH; none: a "+
+		"temporary folder")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: host [options] MODEL")
@@ -38,7 +40,7 @@ func main() {
 	// A turn is some 50 tokens and the reply; the system prompt fits with them.
 	w := &work{scripts: make([]script, *sessions), goroutines: *goroutines, turnsMax: *turns,
 		tokensMax: reply, capacity: uint64(256 + *turns*(50+reply))}
-	options := hostOptions{folder: *folder, system: system, budget: *budget,
+	options := hostOptions{store: *store, system: system, budget: *budget,
 		capacity: w.capacity, seats: *seats}
 	if err := show(context.Background(), flag.Arg(0), w, options, *duration); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,13 +51,13 @@ func main() {
 // show plays it all and prints the figures.
 func show(ctx context.Context, model string, w *work, options hostOptions,
 	duration time.Duration) error {
-	if options.folder == "" {
+	if options.store == "" {
 		folder, err := os.MkdirTemp("", "stasis-host-")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(folder)
-		options.folder = folder
+		options.store = "dir:" + folder
 	}
 	h, err := newHost(ctx, model, options)
 	if err != nil {
@@ -87,13 +89,13 @@ func show(ctx context.Context, model string, w *work, options hostOptions,
 	if err != nil {
 		return err
 	}
-	fmt.Printf("from the files alone: %d of %d sessions as they were left, %d lost\n", resumed,
+	fmt.Printf("from the store alone: %d of %d sessions as they were left, %d lost\n", resumed,
 		len(w.scripts), forks)
 	fmt.Printf("again, one by one: %d of %d digests the same\n", repeated, len(w.scripts))
 	if resumed != len(w.scripts) || repeated != len(w.scripts) || forks != 0 {
 		return fmt.Errorf("sessions are not what they were")
 	}
-	return sizes(w, options.folder)
+	return sizes(ctx, w, options.store)
 }
 
 func (w *work) print(h *host, took time.Duration) {
@@ -117,28 +119,35 @@ func (w *work) print(h *host, took time.Duration) {
 }
 
 // sizes prints what a session takes.
-func sizes(w *work, folder string) error {
-	files, err := filepath.Glob(filepath.Join(folder, "*.stasis"))
+func sizes(ctx context.Context, w *work, uri string) error {
+	store, err := stasis.OpenStore(uri, &stasis.StoreOptions{Existing: true})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	sessions, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	// What earlier puts have left goes; the rest is what the sessions take.
+	collected, err := store.Collect(ctx, nil)
 	if err != nil {
 		return err
 	}
 	var inFiles, inMemory, tokens uint64
-	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			return err
-		}
-		inFiles += uint64(info.Size())
+	for _, session := range sessions {
+		inFiles += session.Bytes
 	}
 	for _, script := range w.scripts {
 		inMemory += script.bytes
 		tokens += script.tokens
 	}
 	count := uint64(len(w.scripts))
-	if uint64(len(files)) != count {
-		return fmt.Errorf("%d files for %d sessions", len(files), count)
+	if uint64(len(sessions)) != count {
+		return fmt.Errorf("%d stored sessions, expected %d", len(sessions), count)
 	}
-	fmt.Printf("a session: %d positions, %d bytes in its file, %d of its own in memory\n",
-		tokens/count, inFiles/count, inMemory/count)
+	inStore := collected.Bytes - collected.RemovedBytes
+	fmt.Printf("a session: %d positions, %d bytes in the store (%d in a file of its own), %d of "+
+		"its own in memory\n", tokens/count, inStore/count, inFiles/count, inMemory/count)
 	return nil
 }
