@@ -1,4 +1,6 @@
 // Conversations in JSON; see stasis_chat.h.
+#include <algorithm>
+
 #include "abi/handles.h"
 #include "abi/run.h"
 #include "abi/trace.h"
@@ -42,6 +44,27 @@ stasis_status stasis_session_append_chat(stasis_session *session, const char *co
         *position = reached;
     }
     return status;
+}
+
+stasis_status stasis_session_chat_tokens(const stasis_session *session, const char *conversation,
+                                         size_t size, uint32_t flags, uint64_t *position,
+                                         stasis_token *tokens, size_t capacity, size_t *count,
+                                         stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(session, "session");
+        const SessionUse use(*session, caller, Use::looks);
+        require_array(conversation, size, "conversation");
+        require(count, "count");
+        require_flags(flags, STASIS_CHAT_REPLY);
+        const stasis::ChatTokens lacking = session->session->chat_tokens(
+            stasis::read_chat({conversation, size}), (flags & STASIS_CHAT_REPLY) != 0, {});
+        if (position != nullptr) {
+            *position = lacking.position;
+        }
+        require_room(lacking.tokens.size(), capacity, count, "tokens");
+        require_array(tokens, lacking.tokens.size(), "tokens");
+        std::copy(lacking.tokens.begin(), lacking.tokens.end(), tokens);
+    });
 }
 
 stasis_status stasis_session_reply(const stasis_session *session, const char *conversation,

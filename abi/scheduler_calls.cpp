@@ -6,6 +6,7 @@
 #include "abi/scheduler.h"
 #include "abi/trace.h"
 #include "runtime/session/generate.h"
+#include "runtime/session/model.h"
 
 namespace stasis::abi {
 
@@ -36,8 +37,17 @@ Prompt read_prompt(const Session &session, const stasis_prompt *prompt) {
     if (given.role == nullptr && given.length != 0) {
         fail(Status::invalid_argument, "prompt.text has no role");
     }
-    if (given.role != nullptr && given.token_count != 0) {
-        fail(Status::invalid_argument, "prompt: expected tokens or a turn, found both");
+    require_array(given.conversation, given.conversation_length, "prompt.conversation");
+    if ((given.role != nullptr) + (given.token_count != 0) + (given.conversation != nullptr) > 1) {
+        fail(Status::invalid_argument,
+             "prompt: expected tokens, a turn or a conversation, found more than one");
+    }
+    if (given.conversation != nullptr) {
+        uint64_t position = 0;
+        return {
+            session.chat_entries(stasis::read_chat({given.conversation, given.conversation_length}),
+                                 true, position, {}),
+            {}};
     }
     return given.role != nullptr
                ? session.message_prompt(given.role, {given.text, given.length}, true, {})

@@ -69,6 +69,16 @@ stasis_status stasis_session_append_chat(stasis_session *session, const char *co
                                          size_t size, uint32_t flags, uint64_t *position,
                                          const stasis_run_options *options, stasis_error *error);
 
+/* Returns what stasis_session_append_chat appends, and appends nothing: `*position` (may be NULL)
+ * becomes the first position that the log lacks or has otherwise, and the tokens are those that
+ * follow there. With an empty session they are those of the whole rendering.
+ * Errors: those of stasis_model_render_chat; BUFFER_TOO_SMALL: `*count` says how many there are,
+ * and `*position` is set. */
+stasis_status stasis_session_chat_tokens(const stasis_session *session, const char *conversation,
+                                         size_t size, uint32_t flags, uint64_t *position,
+                                         stasis_token *tokens, size_t capacity, size_t *count,
+                                         stasis_error *error);
+
 #define STASIS_REPLY_COMPLETE 1u /* the reply will not go on, though no end token has come */
 
 /* Returns what follows the log's last generation prompt as a message in JSON, to be put behind the

@@ -66,7 +66,7 @@ typedef struct stasis_scheduler_options {
     uint64_t events_max;   /* events of a session that wait; 0: 16 */
 } stasis_scheduler_options;
 
-/* What a session appends before it generates: tokens, or a turn, or (all 0) nothing. */
+/* What a session appends before it generates: tokens, a turn, or a conversation; all 0: nothing. */
 typedef struct stasis_prompt {
     uint32_t struct_size, reserved;
     const stasis_token *tokens; /* as stasis_session_append */
@@ -74,6 +74,9 @@ typedef struct stasis_prompt {
     const char *role; /* as stasis_session_append_message with STASIS_MESSAGE_REPLY; NULL: none */
     const char *text;
     size_t length;
+    /* As stasis_session_append_chat with STASIS_CHAT_REPLY; NULL: none. */
+    const char *conversation;
+    size_t conversation_length;
 } stasis_prompt;
 
 /* A token of a session, or its end. Pointers are into the event. */
@@ -129,6 +132,8 @@ stasis_status stasis_scheduler_create(stasis_model *model, const stasis_schedule
  * Errors:
  *   INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED  as stasis_session_generate, and as the append of the
  *                                             prompt; a session of another model
+ *   CONFLICT   the log differs from the prompt's conversation, or has more; see
+ *              stasis_session_chat_tokens
  *   FULL       the prompt exceeds the session's capacity
  *   BUSY       the session is in a scheduler, or in a call, or a generation of it is not over
  *   CANCELLED  the scheduler was stopped */

@@ -242,35 +242,64 @@ const ChatTemplate &Session::own_chat() const {
     return *model_->chat;
 }
 
-void Session::append_chat(const ChatInput &given, bool reply, uint64_t &position,
-                          const AppendOptions &options) {
+// A conversation as its template renders it, and how far the log spells the same.
+struct Session::RenderedChat {
+    ChatInput input; // with guards, as is the text
+    std::string text;
+    std::vector<SourcedToken> tokens;
+    uint64_t position = 0; // of the log
+    size_t matched = 0;    // tokens of the rendering
+};
+
+Session::RenderedChat Session::render_chat(const ChatInput &given, bool reply,
+                                           const Watch &watch) const {
     const ChatTemplate &chat = own_chat();
     const Tokenizer &tokenizer = *model_->tokenizer;
     if (!settings_.pending_system.empty()) {
         fail(Status::invalid_argument,
              "a system text waits for the first user turn: rewind to 0 to drop it");
     }
-    const ChatInput input = guarded(given, tokenizer);
-    std::string text = chat.render(input, input.messages.size(), reply);
-    const std::vector<SourcedToken> tokens = tokenizer.encode(segments_of(text), options.watch);
-    const Match match = matched(timeline_.log, tokens, tokenizer);
-    position = match.position;
-    if (match.position < timeline_.position()) {
-        const uint32_t token = timeline_.log[match.position].token;
+    RenderedChat rendered;
+    rendered.input = guarded(given, tokenizer);
+    rendered.text = chat.render(rendered.input, rendered.input.messages.size(), reply);
+    rendered.tokens = tokenizer.encode(segments_of(rendered.text), watch);
+    const Match match = matched(timeline_.log, rendered.tokens, tokenizer);
+    rendered.position = match.position;
+    rendered.matched = match.tokens;
+    return rendered;
+}
+
+ChatTokens Session::chat_tokens(const ChatInput &input, bool reply, const Watch &watch) const {
+    const RenderedChat rendered = render_chat(input, reply, watch);
+    ChatTokens lacking{rendered.position, {}};
+    for (size_t i = rendered.matched; i < rendered.tokens.size(); ++i) {
+        lacking.tokens.push_back(rendered.tokens[i].token);
+    }
+    return lacking;
+}
+
+std::vector<TokenEntry> Session::chat_entries(const ChatInput &given, bool reply,
+                                              uint64_t &position, const Watch &watch) const {
+    RenderedChat rendered = render_chat(given, reply, watch);
+    position = rendered.position;
+    if (position < timeline_.position()) {
+        const uint32_t token = timeline_.log[position].token;
         fail(Status::conflict,
              "the log differs from the conversation from position %llu on, where it has the token "
              "%u: rewind to that position and append again",
-             static_cast<unsigned long long>(match.position), token);
+             static_cast<unsigned long long>(position), token);
     }
 
     // Some vocabularies put a blank before a text.
-    const std::span<const SourcedToken> all(tokens), added = all.subspan(match.tokens);
-    const size_t bytes = bytes_of(tokenizer, all), spelled = plain(text).size();
+    const Tokenizer &tokenizer = *model_->tokenizer;
+    const std::span<const SourcedToken> all(rendered.tokens), added = all.subspan(rendered.matched);
+    const size_t bytes = bytes_of(tokenizer, all), spelled = plain(rendered.text).size();
     const size_t lead = bytes > spelled ? bytes - spelled : 0;
-    size_t at = bytes_of(tokenizer, all.first(match.tokens));
+    size_t at = bytes_of(tokenizer, all.first(rendered.matched));
     at -= std::min(at, lead);
-    const Layout layout = lay_out(chat, input, std::move(text), reply, at, options.watch);
-    EntryWriter writer(layout, input, at);
+    const Layout layout =
+        lay_out(own_chat(), rendered.input, std::move(rendered.text), reply, at, watch);
+    EntryWriter writer(layout, rendered.input, at);
     std::vector<TokenEntry> entries;
     entries.reserve(added.size());
     for (const SourcedToken &token : added) {
@@ -282,7 +311,12 @@ void Session::append_chat(const ChatInput &given, bool reply, uint64_t &position
     if (reply && !entries.empty() && (entries.back().turn & TokenEntry::kReplyPrompt) == 0) {
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
-    append_entries(entries, options);
+    return entries;
+}
+
+void Session::append_chat(const ChatInput &input, bool reply, uint64_t &position,
+                          const AppendOptions &options) {
+    append_entries(chat_entries(input, reply, position, options.watch), options);
     position = timeline_.position();
 }
 

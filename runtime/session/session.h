@@ -32,6 +32,12 @@ struct Prompt {
     std::string pending_system; // of the settings, once the entries are in the log
 };
 
+// What a log lacks of a conversation's rendering.
+struct ChatTokens {
+    uint64_t position;            // of the log, up to which it spells the same as the rendering
+    std::vector<uint32_t> tokens; // of the rendering, from there on
+};
+
 class Session {
   public:
     // Throws as Timeline's constructor.
@@ -59,6 +65,10 @@ class Session {
     Prompt message_prompt(std::string_view role, std::string_view text, bool reply,
                           const Watch &watch) const;
     Prompt token_prompt(std::span<const uint32_t> tokens) const;
+    ChatTokens chat_tokens(const ChatInput &input, bool reply, const Watch &watch) const;
+    // Returns what append_chat appends. Sets and throws as it does.
+    std::vector<TokenEntry> chat_entries(const ChatInput &input, bool reply, uint64_t &position,
+                                         const Watch &watch) const;
     // Appends what the log lacks of a conversation's rendering by the model's own template. Sets
     // `position`, also before it throws Error(conflict): the log differs from there on.
     void append_chat(const ChatInput &input, bool reply, uint64_t &position,
@@ -141,6 +151,8 @@ class Session {
     uint8_t next_turn(bool sampled) const;
     ChatPosition chat_position() const;
     const ChatTemplate &own_chat() const;
+    struct RenderedChat;
+    RenderedChat render_chat(const ChatInput &input, bool reply, const Watch &watch) const;
 
     std::shared_ptr<Model> model_; // outlives the timeline
     Timeline timeline_;

@@ -82,6 +82,125 @@ TEST_CASE("stasis_session_append_chat: a difference is told, and rewound to") {
     CHECK(std::memcmp(&a, &b, sizeof a) == 0);
 }
 
+TEST_CASE("stasis_session_chat_tokens: what append_chat appends, and appends nothing") {
+    const auto tokens_of = [](const Session &session, const std::string &conversation,
+                              uint64_t &position) {
+        std::vector<stasis_token> tokens(1000);
+        size_t count = 0;
+        stasis_error error;
+        const stasis_status status = stasis_session_chat_tokens(
+            session.get(), conversation.data(), conversation.size(), STASIS_CHAT_REPLY, &position,
+            tokens.data(), tokens.size(), &count, &error);
+        REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+        tokens.resize(count);
+        return tokens;
+    };
+    const auto log_of = [](const Session &session) {
+        std::vector<stasis_token> tokens(1000);
+        size_t count = 0;
+        REQUIRE(stasis_session_tokens(session.get(), 0, tokens.data(), nullptr, tokens.size(),
+                                      &count, nullptr) == STASIS_OK);
+        tokens.resize(count);
+        return tokens;
+    };
+    const std::string asked = conversation_of(kAsking);
+    const std::string other = conversation_of(R"({"role": "user", "content": "What is m?"})");
+    const Session session = create(chat_talker());
+    uint64_t position = 99;
+    const std::vector<stasis_token> whole = tokens_of(session, asked, position);
+    CHECK(position == 0);
+    CHECK(log_of(session).empty());
+    REQUIRE(append_conversation(session, asked, nullptr, nullptr) == STASIS_OK);
+    CHECK(log_of(session) == whole);
+    CHECK(tokens_of(session, asked, position).empty());
+    CHECK(position == whole.size());
+
+    // Another conversation: what both begin with stays.
+    const std::vector<stasis_token> rest = tokens_of(session, other, position);
+    REQUIRE(position > 2);
+    REQUIRE(position < whole.size());
+    const Session fresh = create(chat_talker());
+    REQUIRE(append_conversation(fresh, other, nullptr, nullptr) == STASIS_OK);
+    std::vector<stasis_token> joined(whole.begin(), whole.begin() + static_cast<long>(position));
+    joined.insert(joined.end(), rest.begin(), rest.end());
+    CHECK(log_of(fresh) == joined);
+
+    stasis_error error;
+    size_t count = 0;
+    CHECK(stasis_session_chat_tokens(session.get(), other.data(), other.size(), STASIS_CHAT_REPLY,
+                                     nullptr, nullptr, 0, &count,
+                                     &error) == STASIS_BUFFER_TOO_SMALL);
+    CHECK(count == rest.size());
+    CHECK(stasis_session_chat_tokens(session.get(), "[", 1, 0, &position, nullptr, 0, &count,
+                                     &error) == STASIS_INVALID_ARGUMENT);
+    CHECK(stasis_session_chat_tokens(session.get(), "[", 1, 2, &position, nullptr, 0, &count,
+                                     &error) == STASIS_UNSUPPORTED);
+}
+
+TEST_CASE("stasis_prompt.conversation: as append_chat and generate") {
+    const std::string asked = conversation_of(kAsking);
+    const auto digest_of = [](const Session &session) {
+        stasis_digest digest;
+        REQUIRE(stasis_session_digest(session.get(), &digest, nullptr) == STASIS_OK);
+        return std::string(reinterpret_cast<const char *>(digest.bytes), sizeof digest.bytes);
+    };
+    const auto reply_of = [&](const Session &session) {
+        char text[400];
+        size_t length = 0;
+        REQUIRE(stasis_session_reply(session.get(), asked.data(), asked.size(),
+                                     STASIS_REPLY_COMPLETE, text, sizeof text, &length,
+                                     nullptr) == STASIS_OK);
+        return std::string(text, length);
+    };
+    const Session alone = create(chat_talker());
+    auto options = sized<stasis_generate_options>();
+    options.tokens_max = 12;
+    REQUIRE(append_conversation(alone, asked, nullptr, nullptr) == STASIS_OK);
+    REQUIRE(stasis_session_generate(alone.get(), &options, nullptr, nullptr) == STASIS_OK);
+
+    stasis_scheduler *scheduler = nullptr;
+    REQUIRE(stasis_scheduler_create(chat_talker(), nullptr, &scheduler, nullptr) == STASIS_OK);
+    const Session scheduled = create(chat_talker());
+    auto prompt = sized<stasis_prompt>();
+    const auto submit = [&](const std::string &conversation, stasis_error *error) {
+        prompt.conversation = conversation.data();
+        prompt.conversation_length = conversation.size();
+        return stasis_scheduler_submit(scheduler, scheduled.get(), &options, &prompt, error);
+    };
+    const auto run = [&] {
+        for (bool ended = false; !ended;) {
+            stasis_scheduler_event *event = nullptr;
+            REQUIRE(stasis_scheduler_next(scheduler, nullptr, STASIS_FOREVER, &event, nullptr) ==
+                    STASIS_OK);
+            ended = event->end != 0;
+            stasis_scheduler_event_free(event);
+        }
+    };
+    stasis_error error;
+    REQUIRE(submit(asked, &error) == STASIS_OK);
+    run();
+    CHECK(digest_of(scheduled) == digest_of(alone));
+    CHECK(reply_of(scheduled) == reply_of(alone));
+
+    // Another conversation is told, and nothing has happened; after a rewind it is taken.
+    const std::string other = conversation_of(R"({"role": "user", "content": "What is m?"})");
+    CHECK(submit(other, &error) == STASIS_CONFLICT);
+    CHECK(digest_of(scheduled) == digest_of(alone));
+    uint64_t position = 0;
+    size_t count = 0;
+    CHECK(stasis_session_chat_tokens(scheduled.get(), other.data(), other.size(), STASIS_CHAT_REPLY,
+                                     &position, nullptr, 0, &count,
+                                     nullptr) == STASIS_BUFFER_TOO_SMALL);
+    REQUIRE(stasis_session_rewind(scheduled.get(), position, 0, nullptr, &error) == STASIS_OK);
+    REQUIRE(submit(other, &error) == STASIS_OK);
+    run();
+    const Session fresh = create(chat_talker());
+    REQUIRE(append_conversation(fresh, other, nullptr, nullptr) == STASIS_OK);
+    REQUIRE(stasis_session_generate(fresh.get(), &options, nullptr, nullptr) == STASIS_OK);
+    CHECK(digest_of(scheduled) == digest_of(fresh));
+    stasis_scheduler_close(scheduler);
+}
+
 TEST_CASE("stasis_session_reply: the reply as a message") {
     const Session session = create(chat_talker());
     char text[200];

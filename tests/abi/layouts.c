@@ -406,7 +406,7 @@ FIELD(stasis_scheduler_options, stall_ms, 8, 4);
 FIELD(stasis_scheduler_options, slice, 12, 4);
 FIELD(stasis_scheduler_options, events_max, 16, 8);
 
-STRUCT(stasis_prompt, 48);
+STRUCT(stasis_prompt, 64);
 FIELD(stasis_prompt, struct_size, 0, 4);
 FIELD(stasis_prompt, reserved, 4, 4);
 FIELD(stasis_prompt, tokens, 8, 8);
@@ -414,6 +414,8 @@ FIELD(stasis_prompt, token_count, 16, 8);
 FIELD(stasis_prompt, role, 24, 8);
 FIELD(stasis_prompt, text, 32, 8);
 FIELD(stasis_prompt, length, 40, 8);
+FIELD(stasis_prompt, conversation, 48, 8);
+FIELD(stasis_prompt, conversation_length, 56, 8);
 
 STRUCT(stasis_scheduler_event, 120);
 FIELD(stasis_scheduler_event, struct_size, 0, 4);

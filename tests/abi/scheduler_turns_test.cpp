@@ -297,7 +297,16 @@ TEST_CASE("stasis_scheduler_submit: prompts and options that make no sense are r
     prompt.role = "user";
     prompt.tokens = &token;
     prompt.token_count = 1;
-    bad_prompt(STASIS_INVALID_ARGUMENT, "both");
+    bad_prompt(STASIS_INVALID_ARGUMENT, "more than one");
+    prompt.conversation = "{}";
+    prompt.conversation_length = 2;
+    prompt.role = "user";
+    bad_prompt(STASIS_INVALID_ARGUMENT, "more than one");
+    prompt.conversation_length = 1;
+    bad_prompt(STASIS_INVALID_ARGUMENT, "prompt.conversation is NULL");
+    prompt.conversation = "{}";
+    prompt.conversation_length = 2;
+    bad_prompt(STASIS_INVALID_ARGUMENT, "messages");
     prompt.role = "user";
     bad_prompt(STASIS_UNSUPPORTED, "tokenizer");
     prompt.reserved = 1;

@@ -75,8 +75,8 @@ Row from_file(const char *function, const char *detail, Needs needs, bool verifi
                                  (void)folder;
                                  if (verifies) {
                                      *report = sized<stasis_verify_report>();
-                                     return stasis_snapshot_verify(snapshot.get(), model,
-                                                                   nullptr, report.get(), error);
+                                     return stasis_snapshot_verify(snapshot.get(), model, nullptr,
+                                                                   report.get(), error);
                                  }
                                  stasis_session *session = nullptr;
                                  const stasis_status status = stasis_session_load(

@@ -127,26 +127,40 @@ Row running(const char *detail, Needs needs, const char *name, uint64_t length) 
             }};
 }
 
-Row submitting(const char *detail, const char *name, bool turn) {
+enum class First { tokens, turn, conversation };
+
+Row submitting(const char *detail, const char *name, First first) {
     return {"stasis_scheduler_submit", detail, Needs::warm_model, name, [=](stasis_model *model) {
                 const auto all = std::make_shared<Scheduling>(model, 20);
+                if (first == First::conversation) { // which an empty log agrees with
+                    REQUIRE(stasis_session_rewind(all->sessions[0].get(), 0, 0, nullptr, nullptr) ==
+                            STASIS_OK);
+                }
                 return Trial{[=](stasis_error *error) {
                                  auto prompt = sized<stasis_prompt>();
-                                 prompt.role = "user";
-                                 prompt.text = "And what is m?";
-                                 prompt.length = 14;
+                                 if (first == First::turn) {
+                                     prompt.role = "user";
+                                     prompt.text = "And what is m?";
+                                     prompt.length = 14;
+                                 } else {
+                                     prompt.conversation = kConversation.data();
+                                     prompt.conversation_length = kConversation.size();
+                                 }
                                  const stasis_token stop = 5;
                                  auto options = sized<stasis_generate_options>();
                                  options.stop_tokens = &stop;
                                  options.stop_token_count = 1;
-                                 return turn ? stasis_scheduler_submit(all->scheduler.get(),
-                                                                       all->sessions[0].get(),
-                                                                       &options, &prompt, error)
-                                             : all->submit(2, error);
+                                 return first != First::tokens
+                                            ? stasis_scheduler_submit(all->scheduler.get(),
+                                                                      all->sessions[0].get(),
+                                                                      &options, &prompt, error)
+                                            : all->submit(2, error);
                              },
                              [=] {
                                  for (const Session &session : all->sessions) {
-                                     draw(fork(session.get()).get());
+                                     if (position(session.get()) > 0) {
+                                         draw(fork(session.get()).get());
+                                     }
                                      CHECK(stasis_session_set_sampling(session.get(), nullptr,
                                                                        nullptr) == STASIS_OK);
                                  }
@@ -187,8 +201,9 @@ std::vector<Row> scheduler_rows() {
                     stasis_scheduler_close(made);
                     return status;
                 }),
-        submitting("tokens", kGemma, false),
-        submitting("a turn", kChat, true),
+        submitting("tokens", kGemma, First::tokens),
+        submitting("a turn", kChat, First::turn),
+        submitting("a conversation", kChat, First::conversation),
         running("prompts and tokens", Needs::fresh_model, kGemma, 50),
         running("prompts and tokens", Needs::warm_model, kGemma, 50),
         running("text", Needs::warm_model, kChat, 50),

@@ -146,9 +146,6 @@ Row traced_append() {
             }};
 }
 
-constexpr std::string_view kConversation =
-    R"({"messages":[{"role":"user","content":"what is it?"}]})";
-
 stasis_status append_chat(stasis_session *session, stasis_error *error) {
     return stasis_session_append_chat(session, kConversation.data(), kConversation.size(),
                                       STASIS_CHAT_REPLY, nullptr, nullptr, error);
@@ -300,6 +297,24 @@ std::vector<Row> computing_rows() {
     };
 }
 
+Row chat_tokens_row() {
+    return asking<Tokens>(
+        "stasis_session_chat_tokens", "", Needs::warm_model, {.tokens = 0},
+        [](stasis_session *session, Tokens &out, stasis_error *error) {
+            stasis_token tokens[1000];
+            size_t count = 0;
+            const stasis_status status =
+                stasis_session_chat_tokens(session, kConversation.data(), kConversation.size(),
+                                           STASIS_CHAT_REPLY, nullptr, tokens, 1000, &count, error);
+            if (status == STASIS_OK) {
+                const Quiet quiet;
+                out.assign(tokens, tokens + count);
+            }
+            return status;
+        },
+        nullptr, kChat);
+}
+
 Row reply_row() {
     return asking<std::string>(
         "stasis_session_reply", "", Needs::warm_model, {.tokens = 0},
@@ -373,6 +388,7 @@ std::vector<Row> copying_rows() {
                 return status;
             },
             nullptr, kChat),
+        chat_tokens_row(),
         reply_row(),
         asking<std::vector<uint64_t>>(
             "stasis_session_get_info", "", Needs::warm_model, {},

@@ -44,6 +44,8 @@ std::vector<Row> taken_rows(const std::vector<Row> &rows);
 // template; "byte-bpe"; "gguf", which is "chat" as a GGUF file; kMtp, the hybrid with an MTP head.
 // The last four are made when first asked for and gone when the process ends.
 std::string path_of(const std::string &model);
+inline constexpr std::string_view kConversation =
+    R"({"messages":[{"role":"user","content":"what is it?"}]})";
 inline constexpr char kGemma[] = "gemma3-text", kChat[] = "chat", kRecurrent[] = "qwen3_5-dense",
                       kConvolving[] = "lfm2", kMtp[] = "mtp";
 

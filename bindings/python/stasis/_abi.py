@@ -90,6 +90,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         status, (session, name, text, size, flags, run_options, error)),
     "stasis_session_append_chat": (
         status, (session, text, size, flags, POINTER(c_uint64), run_options, error)),
+    "stasis_session_chat_tokens": (
+        status, (session, text, size, flags, POINTER(c_uint64), tokens_p, size, count, error)),
     "stasis_session_reply": (
         status, (session, text, size, flags, buffer, size, count, error)),
     "stasis_session_fork": (status, (session, new, error)),

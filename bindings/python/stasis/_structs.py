@@ -356,7 +356,8 @@ class stasis_scheduler_options(Sized):
 class stasis_prompt(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("tokens", tokens_p),
                 ("token_count", c_size_t), ("role", c_char_p), ("text", c_char_p),
-                ("length", c_size_t)]
+                ("length", c_size_t), ("conversation", c_char_p),
+                ("conversation_length", c_size_t)]
 
 
 class stasis_scheduler_event(Sized):

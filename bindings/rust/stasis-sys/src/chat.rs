@@ -25,6 +25,17 @@ extern "C" {
         options: *const stasis_run_options,
         error: *mut stasis_error,
     ) -> stasis_status;
+    pub fn stasis_session_chat_tokens(
+        session: *const stasis_session,
+        conversation: *const c_char,
+        size: usize,
+        flags: u32,
+        position: *mut u64,
+        tokens: *mut stasis_token,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut stasis_error,
+    ) -> stasis_status;
     pub fn stasis_session_reply(
         session: *const stasis_session,
         conversation: *const c_char,

@@ -30,6 +30,8 @@ pub struct stasis_prompt {
     pub role: *const c_char,
     pub text: *const c_char,
     pub length: usize,
+    pub conversation: *const c_char,
+    pub conversation_length: usize,
 }
 
 #[repr(C)]
