@@ -12,9 +12,15 @@
 namespace serve::api {
 
 struct Call {
-    std::string id, name;
+    std::string id; // as call_id() makes it; writers put "call_" or "toolu_" before it
+    std::string name;
     Json arguments; // an object
 };
+
+// Returns the id of a reply's call `index`: nine letters and digits, as Mistral's templates insist
+// on, which depend on nothing but the arguments. `conversation` is what the reply follows, all of
+// it; another text that determines the request may stand for it.
+std::string call_id(const Json &conversation, uint32_t choice, size_t index);
 
 // A token with its log-probability, and the most likely ones at its position.
 struct Likelihood {
@@ -88,6 +94,18 @@ std::string embeddings_body(const EmbeddingRequest &request, const std::string &
                             const std::vector<std::vector<float>> &vectors, uint64_t tokens);
 
 // Returns the conversation with the reply as its last message, as it is stored and rendered again.
+// It is the conversation that a reader returns when a client sends the reply back in full.
 Json with_reply(Json conversation, const Reply &reply);
+
+// Which of a list's items are asked for: GET /v1/responses/{id}/input_items?after=&limit=&order=
+struct Page {
+    std::string after;      // the id of the item before, or ""
+    uint32_t limit = 20;    // 1 to 100
+    bool ascending = false; // order=asc; else the newest first
+};
+
+// Returns the items of a stored conversation's messages, without its instructions. Throws Refused:
+// a limit out of range, or no item has the id `after`.
+std::string input_items_body(const Json &conversation, const Page &page);
 
 } // namespace serve::api

@@ -40,13 +40,14 @@ struct GenerationRequest {
     std::string model; // as the client named it; may be ""
 
     // What the reply follows. A conversation in the form of stasis_chat.h: "messages", and where
-    // there are any "tools" and the template's switches. Null: `prompt` or `tokens`, one of them.
+    // there are any "tools" and the template's switches, in the normal form of conversation.h, so
+    // that equal conversations are equal JSON. Null: `prompt` or `tokens`, one of them.
     Json conversation;
     std::string prompt;
     std::vector<stasis_token> tokens;
 
     // Of responses. With `previous` or `kept` the messages of `conversation` follow those that are
-    // stored; its tools, instructions (a first message "system") and switches replace theirs.
+    // stored, as `continued` joins them.
     std::string previous; // previous_response_id
     std::string kept;     // conversation: its id
     bool store = false;   // may be asked for again by its id
@@ -63,7 +64,8 @@ struct GenerationRequest {
     std::vector<std::string> stops;
     Form form;
     Answer answer = Answer::any;
-    std::string tool; // with Answer::tool: the one that must be called, or "": any of them
+    std::string tool;     // with Answer::tool: the one that must be called, or "": any of them
+    bool parallel = true; // a reply may call several tools; false: it ends after the first call
     bool log_probabilities = false;
     uint32_t best = 0;          // most likely tokens reported beside each
     uint32_t choices = 1;       // replies, each with the seed `seed + index`
@@ -89,5 +91,10 @@ GenerationRequest read_response(std::string_view body);    // POST /v1/responses
 GenerationRequest read_messages(std::string_view body);    // POST /v1/messages
 GenerationRequest read_token_count(std::string_view body); // POST /v1/messages/count_tokens
 EmbeddingRequest read_embedding(std::string_view body);    // POST /v1/embeddings
+
+// Returns the stored conversation with the messages of the new one behind its own. Tools and
+// switches are those of the new one, and so are the instructions: a first message that has the
+// member "instructions", which is left out of the stored one.
+Json continued(const Json &stored, const Json &conversation);
 
 } // namespace serve::api
