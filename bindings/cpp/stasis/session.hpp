@@ -272,6 +272,7 @@ class Session {
     }
 
   private:
+    friend class Store;
     Session() = default;
 
     // Takes over what `function` makes. Throws what it met, or what a listener threw.

@@ -6,6 +6,7 @@
 #include <istream>
 #include <ostream>
 
+#include "stasis/backend.hpp"
 #include "stasis/model.hpp"
 
 namespace stasis {
@@ -137,51 +138,54 @@ class Snapshot {
 
     SnapshotInfo info() const {
         auto info = detail::sized<SnapshotInfo>();
-        detail::call(
-            [&](stasis_error *error) { return stasis_snapshot_get_info(raw(), &info, error); });
+        detail::call(failures_, [&](stasis_error *error) {
+            return stasis_snapshot_get_info(raw(), &info, error);
+        });
         return info;
     }
     Digest digest() const { return info().digest; }
     // Returns an element as a JSON object.
     std::string element(Element element) const {
-        return detail::filled<std::string>(0, [&](auto... place) {
+        return detail::filled<std::string>(failures_, 0, [&](auto... place) {
             return stasis_snapshot_element(raw(), static_cast<std::uint32_t>(element), place...);
         });
     }
     // Both return what stands from `begin` to the end.
     std::vector<Token> tokens(std::uint64_t begin = 0) const {
-        return detail::filled<std::vector<Token>>(256, [&](Token *data, auto... place) {
+        return detail::filled<std::vector<Token>>(failures_, 256, [&](Token *data, auto... place) {
             return stasis_snapshot_tokens(raw(), begin, data, nullptr, place...);
         });
     }
     std::vector<TokenSource> sources(std::uint64_t begin = 0) const {
-        return detail::sources_of(
-            detail::filled<std::vector<std::uint8_t>>(256, [&](std::uint8_t *data, auto... place) {
+        return detail::sources_of(detail::filled<std::vector<std::uint8_t>>(
+            failures_, 256, [&](std::uint8_t *data, auto... place) {
                 return stasis_snapshot_tokens(raw(), begin, nullptr, data, place...);
             }));
     }
     // Returns the turns of the log from the one that position `begin` is in.
     std::vector<Turn> turns(std::uint64_t begin = 0) const {
-        return detail::filled<std::vector<Turn>>(16, [&](Turn *turns, auto... place) {
+        return detail::filled<std::vector<Turn>>(failures_, 16, [&](Turn *turns, auto... place) {
             return stasis_snapshot_turns(raw(), begin, turns, sizeof *turns, place...);
         });
     }
     // Returns the names of the data that the session had, and the bytes under one of them. Throws
     // Error(NotFound) if it is not there.
     std::vector<DataEntry> list_data() const {
-        return detail::filled<std::vector<DataEntry>>(8, [&](DataEntry *entries, auto... place) {
-            return stasis_snapshot_list_data(raw(), entries, sizeof *entries, place...);
-        });
+        return detail::filled<std::vector<DataEntry>>(
+            failures_, 8, [&](DataEntry *entries, auto... place) {
+                return stasis_snapshot_list_data(raw(), entries, sizeof *entries, place...);
+            });
     }
     std::vector<std::byte> data(const std::string &name) const {
         const char *own = detail::c_text(name, "the name");
-        return detail::filled<std::vector<std::byte>>(
-            256, [&](auto... place) { return stasis_snapshot_get_data(raw(), own, place...); });
+        return detail::filled<std::vector<std::byte>>(failures_, 256, [&](auto... place) {
+            return stasis_snapshot_get_data(raw(), own, place...);
+        });
     }
     // Returns the first difference from another state; none: they are equal.
     std::optional<Difference> compare(const Snapshot &other) const {
         auto difference = detail::sized<Difference>();
-        detail::call([&](stasis_error *error) {
+        detail::call(failures_, [&](stasis_error *error) {
             return stasis_snapshot_compare(raw(), other.raw(), &difference, error);
         });
         return difference.equal != 0 ? std::nullopt : std::optional(difference);
@@ -200,6 +204,9 @@ class Snapshot {
         if (status == STASIS_DIVERGED) {
             throw Diverged(call.error()->message, report);
         }
+        if (failures_) {
+            failures_->rethrow(status, call.error()->message);
+        }
         call.check(status);
         return report;
     }
@@ -208,6 +215,7 @@ class Snapshot {
     stasis_snapshot *raw() const noexcept { return handle_.get(); }
 
   private:
+    friend class Store;
     Snapshot() = default;
     template <typename Function> void open(detail::Call &call, const Function &function) {
         stasis_snapshot *raw = nullptr;
@@ -216,6 +224,7 @@ class Snapshot {
         call.check(status);
     }
 
+    std::shared_ptr<detail::Failures> failures_; // of the host's backend that it is read from
     detail::Handle<stasis_snapshot, stasis_snapshot_close> handle_;
 };
 
