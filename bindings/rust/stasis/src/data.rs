@@ -176,19 +176,19 @@ impl Snapshot {
     pub fn data(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = c_text(name, "name")?;
         // SAFETY: a zero-terminated name, a buffer with its capacity.
-        if_there(fill(|to: *mut u8, capacity, length, error| unsafe {
+        if_there(self.after(fill(|to: *mut u8, capacity, length, error| unsafe {
             let (raw, to) = (self.raw(), to.cast());
             sys::stasis_snapshot_get_data(raw, name.as_ptr(), to, capacity, length, error)
-        }))
+        })))
     }
 
     /// The names of the data that the session had, ascending by their bytes.
     pub fn list_data(&self) -> Result<Vec<DataEntry>> {
         let stride = size_of::<RawEntry>();
         // SAFETY: an array of these structs with its capacity.
-        let raw = fill(|to: *mut RawEntry, capacity, count, error| unsafe {
+        let raw = self.after(fill(|to: *mut RawEntry, capacity, count, error| unsafe {
             sys::stasis_snapshot_list_data(self.raw(), to.cast(), stride, capacity, count, error)
-        })?;
+        }))?;
         Ok(entries_of(raw))
     }
 
@@ -196,9 +196,9 @@ impl Snapshot {
     pub fn turns(&self, begin: u64) -> Result<Vec<Turn>> {
         let stride = size_of::<RawTurn>();
         // SAFETY: an array of these structs with its capacity.
-        let raw = fill(|to: *mut RawTurn, capacity, count, error| unsafe {
+        let raw = self.after(fill(|to: *mut RawTurn, capacity, count, error| unsafe {
             sys::stasis_snapshot_turns(self.raw(), begin, to.cast(), stride, capacity, count, error)
-        })?;
+        }))?;
         Ok(turns_of(raw))
     }
 }

@@ -1,4 +1,5 @@
 //! The error of a failed call: the library's status and message, and what Rust adds.
+use crate::digest::Digest;
 use crate::raw::{text_in, text_of};
 use crate::verify::VerifyReport;
 use stasis_sys as sys;
@@ -45,7 +46,7 @@ pub enum Status {
     PoolExhausted,
     /// The library asked for another buffer than it had asked for before.
     BufferTooSmall,
-    /// Another process has saved to the file meanwhile.
+    /// Another process has saved to the file, or put to the name in a store, meanwhile.
     Conflict,
     /// A constraint leaves no token to draw.
     NoToken,
@@ -113,6 +114,7 @@ enum Detail {
     None,
     Io(io::Error),
     Verify(Box<VerifyReport>),
+    Stored(Digest),
 }
 
 /// The result of calls of this crate.
@@ -129,7 +131,8 @@ impl Error {
         &self.message
     }
 
-    /// The error of the reader or writer that was given to the call, if that failed it.
+    /// The error of the reader, writer or [`Backend`](crate::Backend) of the call, if that failed
+    /// it.
     pub fn io(&self) -> Option<&io::Error> {
         match &self.detail {
             Detail::Io(error) => Some(error),
@@ -141,6 +144,15 @@ impl Error {
     pub fn divergence(&self) -> Option<&VerifyReport> {
         match &self.detail {
             Detail::Verify(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// The root digest of what is stored instead, with [`Status::Conflict`] of a
+    /// [`Store`](crate::Store); none: nothing is.
+    pub fn root(&self) -> Option<Digest> {
+        match &self.detail {
+            Detail::Stored(root) => Some(*root).filter(|root| *root != Digest::default()),
             _ => None,
         }
     }
@@ -160,6 +172,10 @@ impl Error {
 
     pub(crate) fn with_io(self, error: io::Error) -> Error {
         Error { detail: Detail::Io(error), ..self }
+    }
+
+    pub(crate) fn with_root(self, root: Digest) -> Error {
+        Error { detail: Detail::Stored(root), ..self }
     }
 
     pub(crate) fn with_report(self, report: VerifyReport) -> Error {

@@ -24,11 +24,12 @@
 //! **Errors.** A call that fails leaves every object as it was, and returns an [`Error`] with its
 //! [`Status`]. An [`std::io::Error`] of a reader or writer comes back as itself.
 //!
-//! **Threads.** A [`Model`], a [`Scheduler`] and a [`Cancel`] serve any number of threads. A
+//! **Threads.** A [`Model`], a [`Scheduler`], a [`Store`] and a [`Cancel`] serve any number of
+//! threads. A
 //! [`Session`] and a [`Snapshot`] serve one caller at a time: calls that change a session take
 //! `&mut self`, so the compiler keeps others away; those that read take `&self` and may come from
 //! several threads, for the library itself lets a second caller wait where that is short, or
-//! answers with [`Status::Busy`], and never mixes two calls up. So all five are `Send` and `Sync`.
+//! answers with [`Status::Busy`], and never mixes two calls up. So all six are `Send` and `Sync`.
 //! A session that generates is read through [`Generation::session`].
 //!
 //! **Closures** run on the thread that called, while the call runs. They may borrow what outlives
@@ -39,6 +40,7 @@
 //! `..Default::default()`.
 #![warn(missing_docs)]
 
+mod backend;
 mod cancel;
 mod constraint;
 mod data;
@@ -62,12 +64,14 @@ mod scheduler;
 mod session;
 mod snapshot;
 mod step;
+mod store;
 mod stream;
 mod text_stream;
 mod threads;
 mod trace;
 mod verify;
 
+pub use backend::{Backend, VisitFn};
 pub use cancel::Cancel;
 pub use constraint::Constraint;
 pub use data::{DataEntry, Role, Turn};
@@ -93,6 +97,7 @@ pub use scheduler::{Prompt, Refused, Scheduler, SchedulerOptions, SchedulerStats
 pub use session::{Attention, Draft, KeysValues, Session, Source};
 pub use snapshot::{compact, Difference, Element, Snapshot};
 pub use step::{step, StepItem};
+pub use store::{Collected, Store, StoreCallOptions, StoreOptions, StoreResult, StoredSession};
 pub use text_stream::{Piece, TextStream};
 pub use threads::{Threads, ThreadsOptions};
 pub use trace::{ListenerFn, Trace, TraceEvent, TraceKind};

@@ -141,6 +141,16 @@ pub enum Codec {
     Zstd,
 }
 
+impl Codec {
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Codec::Default => sys::STASIS_CODEC_DEFAULT,
+            Codec::Raw => sys::STASIS_CODEC_RAW,
+            Codec::Zstd => sys::STASIS_CODEC_ZSTD,
+        }
+    }
+}
+
 /// Which keys and values are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -150,6 +160,15 @@ pub enum Keep {
     Full,
     /// None: some 14 bytes a token, and loading computes them again.
     None,
+}
+
+impl Keep {
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Keep::Full => sys::STASIS_KEEP_FULL,
+            Keep::None => sys::STASIS_KEEP_NONE,
+        }
+    }
 }
 
 /// How a session is saved.
@@ -184,15 +203,8 @@ impl SaveOptions<'_> {
             flags: if self.replace { sys::STASIS_SAVE_REPLACE } else { 0 }
                 | if self.if_match { sys::STASIS_SAVE_IF_MATCH } else { 0 }
                 | if self.full_logits { sys::STASIS_SAVE_FULL_LOGITS } else { 0 },
-            codec: match self.codec {
-                Codec::Default => sys::STASIS_CODEC_DEFAULT,
-                Codec::Raw => sys::STASIS_CODEC_RAW,
-                Codec::Zstd => sys::STASIS_CODEC_ZSTD,
-            },
-            keep: match self.keep {
-                Keep::Full => sys::STASIS_KEEP_FULL,
-                Keep::None => sys::STASIS_KEEP_NONE,
-            },
+            codec: self.codec.raw(),
+            keep: self.keep.raw(),
             cancel: raw_of(self.cancel),
             timeout_ms: raw_ms(self.timeout),
             progress: guard.is_some().then_some(progress),

@@ -29,7 +29,8 @@ versioned! {
     stasis_embed_options stasis_text_piece stasis_scheduler_options stasis_prompt
     stasis_scheduler_stats stasis_token_info stasis_threads_options stasis_session_memory
     stasis_estimate stasis_metadata
-    stasis_model_source
+    stasis_model_source stasis_store_options stasis_store_backend stasis_store_call_options
+    stasis_store_result stasis_store_collected
 }
 
 /// All defaults, with the size stated.

@@ -1,4 +1,5 @@
 //! Snapshot files without their model.
+use crate::backend::Failures;
 use crate::error::{check, Result};
 use crate::guard::Guard;
 use crate::info::SnapshotInfo;
@@ -11,6 +12,7 @@ use stasis_sys as sys;
 use std::io::Read;
 use std::path::Path;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// An opened snapshot, read-only. As with a session, a second caller at the same time gets
 /// [`Status::Busy`](crate::Status::Busy).
@@ -21,6 +23,7 @@ use std::ptr::{self, NonNull};
 /// ```
 pub struct Snapshot {
     raw: NonNull<sys::stasis_snapshot>,
+    failures: Option<Arc<Failures>>, // of the host's backend that it is read from
 }
 
 // SAFETY: it belongs to no thread, and a second caller gets BUSY.
@@ -120,7 +123,7 @@ impl Snapshot {
         let mut raw = ptr::null_mut();
         // SAFETY: a zero-terminated path, a place for a pointer.
         check(|error| unsafe { sys::stasis_snapshot_open(path.as_ptr(), &mut raw, error) })?;
-        Ok(Snapshot::owned(raw))
+        Ok(Snapshot::owned(raw, None))
     }
 
     /// Opens what a reader gives and keeps all of it in memory. If the reader fails, its error
@@ -132,19 +135,29 @@ impl Snapshot {
         // SAFETY: a struct with its size, a place for a pointer.
         let result =
             check(|error| unsafe { sys::stasis_snapshot_open_source(&source, &mut raw, error) });
-        let snapshot = result.map(|()| Snapshot::owned(raw));
+        let snapshot = result.map(|()| Snapshot::owned(raw, None));
         guard.finish(snapshot)
     }
 
-    fn owned(raw: *mut sys::stasis_snapshot) -> Snapshot {
-        Snapshot { raw: NonNull::new(raw).expect("a snapshot that was opened") }
+    pub(crate) fn owned(
+        raw: *mut sys::stasis_snapshot,
+        failures: Option<Arc<Failures>>,
+    ) -> Snapshot {
+        Snapshot { raw: NonNull::new(raw).expect("a snapshot that was opened"), failures }
+    }
+
+    /// Work to do after a call on the snapshot has returned.
+    pub(crate) fn after<T>(&self, result: Result<T>) -> Result<T> {
+        Failures::after(&self.failures, result)
     }
 
     /// Describes the state.
     pub fn info(&self) -> Result<SnapshotInfo> {
         let mut info = sized();
         // SAFETY: a living snapshot and a struct with its size.
-        check(|error| unsafe { sys::stasis_snapshot_get_info(self.raw(), &mut info, error) })?;
+        self.after(check(|error| unsafe {
+            sys::stasis_snapshot_get_info(self.raw(), &mut info, error)
+        }))?;
         Ok(SnapshotInfo::of(&info))
     }
 
@@ -152,9 +165,9 @@ impl Snapshot {
     pub fn element(&self, element: Element) -> Result<String> {
         let number = element.number();
         // SAFETY: a buffer with its capacity.
-        let json = fill(|json: *mut u8, capacity, length, error| unsafe {
+        let json = self.after(fill(|json: *mut u8, capacity, length, error| unsafe {
             sys::stasis_snapshot_element(self.raw(), number, json.cast(), capacity, length, error)
-        })?;
+        }))?;
         Ok(text_from(json))
     }
 
@@ -162,18 +175,18 @@ impl Snapshot {
     pub fn tokens(&self, begin: u64) -> Result<Vec<Token>> {
         let none = ptr::null_mut();
         // SAFETY: a buffer with its capacity, and none for sources.
-        fill(|tokens, capacity, count, error| unsafe {
+        self.after(fill(|tokens, capacity, count, error| unsafe {
             sys::stasis_snapshot_tokens(self.raw(), begin, tokens, none, capacity, count, error)
-        })
+        }))
     }
 
     /// Returns the sources of the tokens from `begin` to the end.
     pub fn sources(&self, begin: u64) -> Result<Vec<Source>> {
         let none = ptr::null_mut();
         // SAFETY: a buffer with its capacity, and none for tokens.
-        let sources = fill(|sources, capacity, count, error| unsafe {
+        let sources = self.after(fill(|sources, capacity, count, error| unsafe {
             sys::stasis_snapshot_tokens(self.raw(), begin, none, sources, capacity, count, error)
-        })?;
+        }))?;
         Ok(sources.into_iter().map(Source::of).collect())
     }
 
@@ -182,9 +195,9 @@ impl Snapshot {
     pub fn compare(&self, other: &Snapshot) -> Result<Option<Difference>> {
         let mut raw: sys::stasis_difference = sized();
         // SAFETY: two living snapshots and a struct with its size.
-        check(|error| unsafe {
+        self.after(check(|error| unsafe {
             sys::stasis_snapshot_compare(self.raw(), other.raw(), &mut raw, error)
-        })?;
+        }))?;
         Ok((raw.equal == 0).then(|| Difference {
             element: Element::of(raw.element),
             layer: somewhere(raw.layer),

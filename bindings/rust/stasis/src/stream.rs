@@ -134,7 +134,7 @@ impl Session {
     }
 }
 
-fn load(
+pub(crate) fn load(
     model: &Model,
     options: LoadOptions<'_>,
     call: impl FnOnce(

@@ -122,7 +122,7 @@ impl Snapshot {
         match result {
             Ok(()) => Ok(report),
             Err(error) if error.status() == Status::Diverged => Err(error.with_report(report)),
-            Err(error) => Err(error),
+            Err(error) => self.after(Err(error)),
         }
     }
 }
