@@ -16,7 +16,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct Request {
     std::string method; // "GET", ...
-    std::string path;   // decoded, without the query; begins with '/'
+    std::string path;   // decoded, without the query; begins with '/', never holds a NUL
     std::string query;  // as it came, without the '?'
     Headers headers;    // names in lower case, in the order in which they came
     std::string body;
@@ -33,17 +33,21 @@ struct Served {
     uint64_t bytes = 0;             // given to the client, with the reply's head
     double seconds = 0;             // since the request's first byte
     bool whole = false;             // false: the client left first, or the reply was cut
+    std::string error; // why it was refused, what the handler threw, or why a client was given up
 };
 
 // One request and its reply. All functions are thread-safe and return at once; what they are given
 // is sent by the server's thread. A client that has left is no error: what is sent goes nowhere.
+// Calls out of order (two replies, a piece before `begin` or after `end`) throw std::logic_error, a
+// status that is not from 200 to 599 std::invalid_argument.
 class Exchange {
   public:
     virtual ~Exchange() = default;
 
     virtual const Request &request() const = 0;
 
-    // Sends a whole reply: once, and nothing after it.
+    // Sends a whole reply: once, and nothing after it. Length, date and connection are the server's
+    // to say; a line's end in a header becomes a blank.
     virtual void reply(int status, Headers headers, std::string body) = 0;
 
     // Begins a reply in pieces; `write` adds to it, `end` ends it. If `end` is never called before
@@ -52,13 +56,15 @@ class Exchange {
     virtual void write(std::string piece) = 0;
     virtual void end() = 0;
 
-    // Returns how many bytes wait for the client to read them. Past Limits::backlog_bytes the
-    // client counts as gone.
+    // Returns how many bytes wait for the client to read them. A client that is sent another piece
+    // with more than Limits::backlog_bytes waiting counts as gone; a whole reply may have any size.
     virtual size_t backlog() const = 0;
-    // Whether the client has closed the connection, or was given up.
+    // Whether the client has closed the connection, or was given up. One that closes only its own
+    // direction before the reply has ended counts as gone: the two look the same.
     virtual bool gone() const = 0;
     // Calls `callback` once, on the server's thread, when the client has gone; at once on the
-    // calling thread if it has already. Never after the reply has ended.
+    // calling thread if it has already. Never for a reply that has ended by then. It must not
+    // throw, and not hold this object, which would then live as long as the connection.
     virtual void on_gone(std::function<void()> callback) = 0;
 };
 
@@ -68,7 +74,7 @@ struct Limits {
     size_t connections = 4096;              // more are answered with 503 and closed
     size_t backlog_bytes = size_t{4} << 20; // of one reply, that its client does not read
     uint32_t read_seconds = 30;             // for a request to come whole, once it has begun
-    uint32_t write_seconds = 60;            // without a byte taken by the client
+    uint32_t write_seconds = 60;            // without a byte of what waits taken by the client
     uint32_t idle_seconds = 600;            // of a connection between two requests
 };
 
@@ -98,14 +104,15 @@ class Server {
     uint16_t port() const;
     std::string address() const; // "127.0.0.1:8080", "[::1]:8080"
 
-    // Serves on the calling thread until `stop`.
+    // Serves on the calling thread until `stop`; once. Throws what a posted call has thrown.
     void run();
-    // Closes the listening socket and idle connections; requests that run go on, and each
-    // connection closes after its reply. Any thread.
+    // Closes the listening socket and idle connections; requests that run or have begun to come go
+    // on, and each connection closes after its reply. Any thread; counts().connections is 0 when
+    // all are done.
     void stop_accepting();
     // Returns from `run` at once; open connections are cut. Any thread, and from signal handlers.
     void stop();
-    // Calls `callback` on the server's thread soon: any thread.
+    // Calls `callback` on the server's thread soon, unless `run` returns before: any thread.
     void post(std::function<void()> callback);
     Counts counts() const;
 
