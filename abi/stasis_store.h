@@ -37,8 +37,11 @@ void stasis_store_options_init(stasis_store_options *options, size_t size);
 /* Opens the store that `uri` names, or makes one:
  *   dir:PATH     a directory: crash-safe as files are
  *   sqlite:PATH  one file of SQLite, and two beside it while it is used
- * UNSUPPORTED: another scheme; the message names it. INVALID_ARGUMENT: no scheme; something else is
- * at the path. */
+ *   s3://BUCKET/PREFIX?endpoint=URL&region=NAME   object storage, by the module libstasis_s3; the
+ *                environment has the credentials (STORE.md)
+ * UNSUPPORTED: another scheme, the module of a scheme is not installed (stasis_module.h),
+ * or the service is not up to it; the message names it. INVALID_ARGUMENT: no scheme; something else
+ * is at the path. */
 stasis_status stasis_store_open(const char *uri, const stasis_store_options *options,
                                 stasis_store **store, stasis_error *error);
 /* Closes it. Sessions that were got from it, and snapshots of it, stay as they are. */

@@ -71,8 +71,8 @@ std::unique_ptr<stasis_store> open_store(const std::string &uri,
         std::shared_ptr<format::Backend> backend = format::open_sqlite_backend(path);
         return made("sqlite:" + resolved(path), std::move(backend));
     }
-    fail(Status::unsupported, "uri '%s': there are no stores of scheme '%s', but dir and sqlite",
-         uri.c_str(), scheme.c_str());
+    ModuleBackend opened = open_module(scheme, uri, given.flags);
+    return made(std::move(opened.name), std::move(opened.backend));
 }
 
 // What a call on a store needs.

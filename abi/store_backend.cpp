@@ -23,8 +23,9 @@ class Calls : public HostBackend {
 
     std::optional<Bytes> get(const std::string &key, const Watch &watch) override {
         watch.look(0, 0);
+        const ModuleCall call(watch);
         uint64_t size = 0;
-        if (!found("size", key, given_.size(given_.user, key.c_str(), &size))) {
+        if (!found(call, "size", key, given_.size(given_.user, key.c_str(), &size))) {
             return std::nullopt;
         }
         Bytes bytes(size);
@@ -33,12 +34,14 @@ class Calls : public HostBackend {
     bool read(const std::string &key, uint64_t offset, std::span<uint8_t> into,
               const Watch &watch) override {
         watch.look(0, 0);
-        return found("read", key,
+        const ModuleCall call(watch);
+        return found(call, "read", key,
                      given_.read(given_.user, key.c_str(), offset, into.data(), into.size()));
     }
     void put(const std::string &key, std::span<const uint8_t> bytes, const Watch &watch) override {
         watch.look(0, 0);
-        check("put", key, given_.put(given_.user, key.c_str(), bytes.data(), bytes.size()));
+        const ModuleCall call(watch);
+        check(call, "put", key, given_.put(given_.user, key.c_str(), bytes.data(), bytes.size()));
     }
 
     std::optional<format::Marked> get_marked(const std::string &key, const Watch &watch) override {
@@ -46,9 +49,10 @@ class Calls : public HostBackend {
         marked.bytes.resize(4096); // nearly always more than enough
         for (;;) {                 // it may be replaced by a larger one meanwhile
             watch.look(0, 0);
+            const ModuleCall call(watch);
             char mark[kMarkBytes] = {};
             size_t length = 0;
-            if (!found("get_root", key,
+            if (!found(call, "get_root", key,
                        given_.get_root(given_.user, key.c_str(), marked.bytes.data(),
                                        marked.bytes.size(), &length, mark))) {
                 return std::nullopt;
@@ -64,26 +68,29 @@ class Calls : public HostBackend {
     std::optional<std::string> swap(const std::string &key, const std::optional<std::string> &mark,
                                     std::span<const uint8_t> bytes, const Watch &watch) override {
         watch.look(0, 0);
+        const ModuleCall call(watch);
         char made[kMarkBytes] = {};
         const stasis_status status =
-            given_.swap(given_.user, key.c_str(), mark ? mark->c_str() : nullptr, bytes.data(),
-                        bytes.size(), made);
+            given_.swap(given_.user, key.c_str(), mark ? mark->c_str() : nullptr,
+                        bytes.empty() ? &made : static_cast<const void *>(bytes.data()),
+                        bytes.size(), made); // NULL would remove it
         if (status == STASIS_CONFLICT) {
             return std::nullopt;
         }
-        check("swap", key, status);
+        check(call, "swap", key, status);
         return read_mark(made, key);
     }
     bool remove_marked(const std::string &key, const std::string &mark,
                        const Watch &watch) override {
         watch.look(0, 0);
+        const ModuleCall call(watch);
         char none[kMarkBytes] = {};
         const stasis_status status =
             given_.swap(given_.user, key.c_str(), mark.c_str(), nullptr, 0, none);
         if (status == STASIS_CONFLICT) {
             return false;
         }
-        check("swap", key, status);
+        check(call, "swap", key, status);
         return true;
     }
 
@@ -96,6 +103,7 @@ class Calls : public HostBackend {
             const bool ages;
             std::exception_ptr error = {};
         } state{visit, watch, given_.lock == nullptr};
+        const ModuleCall call(watch);
         const stasis_status status = given_.list(
             given_.user, prefix.c_str(),
             [](void *user, const char *key, uint64_t bytes, uint64_t age_seconds) -> int32_t {
@@ -115,11 +123,12 @@ class Calls : public HostBackend {
         if (state.error) {
             std::rethrow_exception(state.error);
         }
-        check("list", prefix, status);
+        check(call, "list", prefix, status);
     }
     void remove(const std::string &key, const Watch &watch) override {
         watch.look(0, 0);
-        check("remove", key, given_.remove(given_.user, key.c_str()));
+        const ModuleCall call(watch);
+        check(call, "remove", key, given_.remove(given_.user, key.c_str()));
     }
 
     std::unique_ptr<format::BackendLock> lock_to_write(const Watch &watch) override {
@@ -148,14 +157,16 @@ class Calls : public HostBackend {
             return nullptr;
         }
         auto held = std::make_unique<Lock>(given_);
-        check("lock", collect != 0 ? "collect" : "write",
+        const ModuleCall call(watch);
+        check(call, "lock", collect != 0 ? "collect" : "write",
               given_.lock(given_.user, collect, &held->lock));
         held->taken = true;
         return held;
     }
 
     // Throws unless the host's function succeeded.
-    static void check(const char *function, const std::string &key, stasis_status status) {
+    static void check(const ModuleCall &call, const char *function, const std::string &key,
+                      stasis_status status) {
         if (status == STASIS_OK) {
             return;
         }
@@ -163,12 +174,16 @@ class Calls : public HostBackend {
             fail(static_cast<Status>(status), "the backend's %s of %s ended early", function,
                  key.c_str());
         }
+        if (call.explained()[0] != '\0') {
+            fail(Status::io, "%s", call.explained());
+        }
         fail(Status::io, "the backend's %s of %s failed: it returned %d (%s)", function,
              key.c_str(), status, stasis_status_name(status));
     }
-    static bool found(const char *function, const std::string &key, stasis_status status) {
+    static bool found(const ModuleCall &call, const char *function, const std::string &key,
+                      stasis_status status) {
         if (status != STASIS_NOT_FOUND) {
-            check(function, key, status);
+            check(call, function, key, status);
         }
         return status == STASIS_OK;
     }

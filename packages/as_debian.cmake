@@ -22,7 +22,7 @@ function(compress FILE)
 endfunction()
 
 foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis doc=libstasis-doc
-    cuda=libstasis-cuda0)
+    cuda=libstasis-cuda0 s3=libstasis-s3-0)
   string(REGEX MATCH "(.*)=(.*)" PART ${PART})
   set(FOLDER ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${CMAKE_MATCH_1}/usr)
   if(NOT EXISTS ${FOLDER}) # not built

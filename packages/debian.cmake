@@ -71,4 +71,16 @@ set(CPACK_COMPONENT_CUDA_DESCRIPTION "${SESSIONS} (CUDA)\n${ABOUT}
 .
 This package holds the module with which the library computes on NVIDIA GPUs.
 It needs their driver, which it looks for when a model is opened there.")
+
+if(TARGET stasis_s3)
+  list(APPEND CPACK_COMPONENTS_ALL s3)
+endif()
+set(CPACK_DEBIAN_S3_PACKAGE_NAME libstasis-s3-0)
+set(CPACK_DEBIAN_S3_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_S3_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_S3_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_S3_DESCRIPTION "${SESSIONS} (S3)\n${ABOUT}
+.
+This package holds the module with which the library keeps stores of sessions
+in object storage.")
 include(CPack)

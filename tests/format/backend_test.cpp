@@ -10,13 +10,6 @@ using namespace stasis::format;
 
 namespace {
 
-// A deadline that is soon over.
-Watch short_watch(uint64_t ms) {
-    Watch watch;
-    watch.deadline = Deadline::in_ms(ms);
-    return watch;
-}
-
 Bytes read_range(Backend &backend, const std::string &key, uint64_t offset, size_t size,
                  bool *found) {
     Bytes into(size, 0xEE);
@@ -191,7 +184,7 @@ TEST_CASE("Backend::list: keys in the order of bytes, from a prefix on") {
         backend->list("", [&](const ListedObject &each) {
             CHECK(each.key == keys[at]);
             CHECK(each.bytes == at);
-            CHECK(!each.age_seconds); // all of these have locks
+            CHECK(each.age_seconds.has_value() == !kind.locks);
             return ++at < 5;
         });
         CHECK(at == 5);
@@ -310,32 +303,4 @@ TEST_CASE("Backend: another one of the same path has the same objects") {
             CHECK(later->swap("roots/r", mark, text_bytes("4")));
         },
         true);
-}
-
-TEST_CASE("Backend::lock_to_write: many writers, or one collector") {
-    with_backends([](const BackendKind &kind, const std::string &path) {
-        const auto one = kind.open(path);
-        const auto two = kind.lasts ? kind.open(path) : nullptr;
-        for (Backend *const other : {one.get(), two ? two.get() : one.get()}) {
-            auto writer = one->lock_to_write();
-            auto second = other->lock_to_write();
-            REQUIRE(writer);
-            REQUIRE(second);
-            CHECK(thrown_by([&] { other->lock_to_collect(short_watch(30)); }) == Status::timeout);
-            writer.reset();
-            CHECK(thrown_by([&] { other->lock_to_collect(short_watch(30)); }) == Status::timeout);
-            second.reset();
-            auto collector = other->lock_to_collect(short_watch(5000));
-            REQUIRE(collector);
-            CHECK(thrown_by([&] { one->lock_to_write(short_watch(30)); }) == Status::timeout);
-            CHECK(thrown_by([&] { one->lock_to_collect(short_watch(30)); }) == Status::timeout);
-            std::atomic<bool> cancelled{true};
-            Watch watch;
-            watch.cancel = &cancelled;
-            CHECK(thrown_by([&] { one->lock_to_write(watch); }) == Status::cancelled);
-            CHECK(thrown_by([&] { one->lock_to_collect(watch); }) == Status::cancelled);
-            collector.reset();
-            CHECK(one->lock_to_write(short_watch(5000)));
-        }
-    });
 }

@@ -10,29 +10,6 @@
 using namespace stasis;
 using namespace stasis::format;
 
-namespace {
-
-// Runs `work` with numbers from 0 in as many threads, and returns how many threw.
-int run_threads(int count, const std::function<void(int)> &work) {
-    std::atomic<int> failed{0};
-    std::vector<std::thread> threads;
-    for (int i = 0; i < count; ++i) {
-        threads.emplace_back([&, i] {
-            try {
-                work(i);
-            } catch (const std::exception &) {
-                ++failed;
-            }
-        });
-    }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
-    return failed;
-}
-
-} // namespace
-
 TEST_CASE("Backend::swap: of two threads that race for a key, one wins") {
     with_backends([](const BackendKind &kind, const std::string &path) {
         const auto one = kind.open(path);
@@ -147,40 +124,5 @@ TEST_CASE("Backend::put: threads that put one object at the same time all succee
             CHECK(failed == 0);
         }
         CHECK(listed_keys(*backend).size() == 10);
-    });
-}
-
-TEST_CASE("Backend::lock_to_collect: a row of writers in threads does not keep a collector out") {
-    with_backends([](const BackendKind &kind, const std::string &path) {
-        const auto backend = kind.open(path);
-        std::atomic<bool> end{false};
-        std::atomic<int> inside{0}, met{0}, collected{0};
-        const int failed = run_threads(9, [&](int thread) {
-            if (thread == 8) {
-                for (int round = 0; round < 10; ++round) {
-                    Watch watch;
-                    watch.deadline = Deadline::in_ms(20'000);
-                    std::unique_ptr<BackendLock> held;
-                    try {
-                        held = backend->lock_to_collect(watch);
-                    } catch (const Error &) {
-                        break;
-                    }
-                    met += inside != 0 ? 1 : 0;
-                    ++collected;
-                }
-                end = true;
-                return;
-            }
-            while (!end) { // at each moment some of the eight hold it
-                const auto held = backend->lock_to_write();
-                ++inside;
-                std::this_thread::sleep_for(std::chrono::milliseconds(3));
-                --inside;
-            }
-        });
-        CHECK(failed == 0);
-        CHECK(met == 0);
-        CHECK(collected == 10);
     });
 }

@@ -7,14 +7,16 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "format/store/backend.h"
-#include "memory_backend.h"
 #include "sample.h"
 
 namespace stasis::format {
@@ -23,19 +25,11 @@ struct BackendKind {
     const char *name;
     std::unique_ptr<Backend> (*open)(const std::string &path);
     bool lasts; // what another process, or this one later, opens under the path is the same
+    bool locks; // keep writers and collectors apart
 };
 
-inline std::vector<BackendKind> backend_kinds() {
-    return {
-        {"directory", [](const std::string &path) { return open_directory_backend(path); }, true},
-        {"sqlite", [](const std::string &path) { return open_sqlite_backend(path); }, true},
-        {"memory",
-         [](const std::string &) -> std::unique_ptr<Backend> {
-             return std::make_unique<MemoryBackend>();
-         },
-         false},
-    };
-}
+// Those of the program that the tests are in: backend_kinds.cpp.
+std::vector<BackendKind> backend_kinds();
 
 // Calls `test` with each kind and a place for it.
 inline void with_backends(const std::function<void(const BackendKind &, const std::string &)> &test,
@@ -116,6 +110,55 @@ inline int end_of_process(pid_t child) { // how it ended; -1: by a signal
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Bytes that processes tell each other through.
+class Pipe {
+  public:
+    Pipe() { REQUIRE(pipe(ends_) == 0); }
+    ~Pipe() {
+        close(ends_[0]);
+        close_writer();
+    }
+    void close_writer() {
+        if (ends_[1] >= 0) {
+            close(ends_[1]);
+            ends_[1] = -1;
+        }
+    }
+    void tell(uint32_t number) const {
+        if (write(ends_[1], &number, sizeof number) != sizeof number) {
+            throw Error(Status::internal, "a pipe");
+        }
+    }
+    // The next number; nothing: all writers have ended.
+    std::optional<uint32_t> hear() const {
+        uint32_t number = 0;
+        return ::read(ends_[0], &number, sizeof number) == sizeof number ? std::optional(number)
+                                                                         : std::nullopt;
+    }
+
+  private:
+    int ends_[2] = {-1, -1};
+};
+
+// Runs `work` with numbers from 0 in as many threads, and returns how many threw.
+inline int run_threads(int count, const std::function<void(int)> &work) {
+    std::atomic<int> failed{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; ++i) {
+        threads.emplace_back([&, i] {
+            try {
+                work(i);
+            } catch (const std::exception &) {
+                ++failed;
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    return failed;
 }
 
 } // namespace stasis::format

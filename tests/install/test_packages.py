@@ -14,7 +14,7 @@ CONTENTS = {
     "libstasis-dev": [
         "include/stasis.h", "include/stasis_chat.h", "include/stasis_constraint.h",
         "include/stasis_data.h", "include/stasis_describe.h", "include/stasis_embed.h",
-        "include/stasis_generate.h", "include/stasis_quantize.h",
+        "include/stasis_generate.h", "include/stasis_module.h", "include/stasis_quantize.h",
         "include/stasis_resources.h",
         "include/stasis_scheduler.h", "include/stasis_snapshot.h", "include/stasis_store.h",
         "include/stasis_trace.h",
@@ -28,6 +28,8 @@ CONTENTS = {
                "share/man/man1/stasis.1.gz"],
     "libstasis-doc": [f"share/doc/stasis/{name}" for name in DOCUMENTS],
 }
+if (build_folder() / "abi/libstasis_s3.so.0").exists():  # where there is libcurl
+    CONTENTS["libstasis-s3-0"] = ["lib/libstasis_s3.so.0"]
 if (build_folder() / "abi/libstasis_cuda.so.0").exists():  # where there is nvcc
     CONTENTS["libstasis-cuda0"] = ["lib/libstasis_cuda.so.0"]
 _packages = None
@@ -85,6 +87,9 @@ class Packages(InstalledTest):
         self.assertTrue(depends["stasis"].startswith(f"libstasis0 (= {VERSION}), "))
         self.assertRegex(depends["stasis"], r" libedit2 \(>= ")
         self.assertNotIn("libedit", depends["libstasis0"])
+        if "libstasis-s3-0" in CONTENTS:
+            self.assertIn(f"libstasis0 (= {VERSION}), ", depends["libstasis-s3-0"])
+            self.assertRegex(depends["libstasis-s3-0"], "libcurl4")
         if "libstasis-cuda0" in CONTENTS:  # the driver is looked for when it is used
             self.assertIn(f"libstasis0 (= {VERSION}), ", depends["libstasis-cuda0"])
             self.assertNotRegex(depends["libstasis-cuda0"], "cuda|nvidia")

@@ -19,7 +19,7 @@ target_link_libraries(with_static PRIVATE Stasis::static)
 FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h",
          "include/stasis_constraint.h", "include/stasis_data.h", "include/stasis_describe.h",
          "include/stasis_embed.h",
-         "include/stasis_generate.h", "include/stasis_quantize.h",
+         "include/stasis_generate.h", "include/stasis_module.h", "include/stasis_quantize.h",
          "include/stasis_resources.h", "include/stasis_scheduler.h",
          "include/stasis_snapshot.h", "include/stasis_store.h", "include/stasis_trace.h",
          *(f"include/{name}" for name in cpp_headers()),
@@ -31,8 +31,15 @@ FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h",
          "share/man/man1/stasis.1",
          *(f"share/doc/stasis/{name}" for name in DOCUMENTS),
          *(f"share/stasis/{name}" for name in binding_files())]
+if (build_folder() / "abi/libstasis_s3.so.0").exists():  # where there is libcurl
+    FILES.append("lib/libstasis_s3.so.0")
 if (build_folder() / "abi/libstasis_cuda.so.0").exists():  # where there is nvcc
     FILES.append("lib/libstasis_cuda.so.0")
+
+
+def own(header):
+    """The public header of this name in the sources."""
+    return ROOT / ("modules" if header == "stasis_module.h" else "abi") / header
 
 
 def needed(program):
@@ -53,7 +60,7 @@ class Tree(InstalledTest):
         self.assertEqual(links, {"libstasis.so": "libstasis.so.0",
                                  "libstasis.so.0": f"libstasis.so.{VERSION}"})
         for header in (prefix() / "include").glob("*.h"):
-            self.assertEqual(header.read_bytes(), (ROOT / "abi" / header.name).read_bytes())
+            self.assertEqual(header.read_bytes(), own(header.name).read_bytes())
         for name in cpp_headers():
             self.assertEqual((prefix() / "include" / name).read_bytes(),
                              (ROOT / "bindings/cpp" / name).read_bytes())

@@ -284,9 +284,12 @@ class Tidy(unittest.TestCase):
                         "stasis.h", "stasis.hpp") if quoted else "/" not in path
                 elif name.startswith("bindings/"):
                     good = not quoted or path in ("abi/stasis.h", "stasis.h")
+                elif name.startswith("modules/"):
+                    good = not quoted or path.startswith("/".join(name.split("/")[:2]) + "/") or (
+                        path in ("abi/stasis.h", "modules/stasis_module.h"))
                 else:  # abi/
                     good = not quoted or "/" not in path or path.startswith(
-                        ("abi/", "format/", *OF_RUNTIME))
+                        ("abi/", "format/", "modules/stasis_module.h", *OF_RUNTIME))
                 if "flatbuffers" in path and not name.startswith("format/"):
                     good = False
                 # Its values allocate in their destructors: only its parser is for the library.

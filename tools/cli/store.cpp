@@ -164,7 +164,8 @@ void add_store(CLI::App &app, int &exit_code) {
     CLI::App *store_app = app.add_subcommand(
         "store", "what a store of sessions holds (list, collect), sessions from and to files "
                  "(import FILE NAME, export NAME FILE), and their names (fork, remove)");
-    store_app->add_option("URI", choice->uri, "dir:PATH or sqlite:PATH")->required();
+    store_app->add_option("URI", choice->uri, "dir:PATH, sqlite:PATH or s3://BUCKET/PREFIX")
+        ->required();
     store_app
         ->add_option("ACTION", choice->action,
                      "list, import FILE NAME, export NAME FILE, fork NAME NAME, remove NAME, "
