@@ -79,10 +79,12 @@ std::unique_ptr<Writer> make_writer(const GenerationRequest &request) {
         return make_chat_writer(request);
     case Dialect::completions:
         return make_completion_writer(request);
-    default:
-        break;
+    case Dialect::responses:
+        return make_response_writer(request);
+    case Dialect::messages:
+        return make_message_writer(request);
     }
-    throw Refused{501, "unsupported_value", "this API is not supported", ""};
+    return nullptr;
 }
 
 } // namespace serve::api

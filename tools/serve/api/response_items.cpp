@@ -1,0 +1,124 @@
+// Items of /v1/responses.
+#include "tools/serve/api/response_items.h"
+
+#include <algorithm>
+
+namespace serve::api {
+
+namespace {
+
+// The items of one message of a conversation; their ids depend on the message and its place.
+void add_items(Json &items, const Json &message, size_t index) {
+    const std::string role = message["role"];
+    const std::string content = message["content"];
+    const auto id = [&](const char *prefix, size_t part) {
+        return prefix + call_id(message, static_cast<uint32_t>(index), part);
+    };
+    if (role == "tool") {
+        items.push_back(Json{{"type", "function_call_output"},
+                             {"id", id("fco_", 0)},
+                             {"status", "completed"},
+                             {"call_id", "call_" + message["tool_call_id"].get<std::string>()},
+                             {"output", content}});
+        return;
+    }
+    if (role != "assistant") {
+        Json part = {{"type", "input_text"}, {"text", content}};
+        items.push_back(Json{{"type", "message"},
+                             {"id", id("msg_", 0)},
+                             {"status", "completed"},
+                             {"role", role},
+                             {"content", Json::array({std::move(part)})}});
+        return;
+    }
+    const std::string thoughts = message.value("reasoning_content", std::string());
+    const Json calls = message.value("tool_calls", Json::array());
+    if (!thoughts.empty()) {
+        items.push_back(thoughts_item(id("rs_", 0), thoughts, "completed"));
+    }
+    if (!content.empty() || (thoughts.empty() && calls.empty())) {
+        items.push_back(message_item(id("msg_", 1), content, Json::array(), "completed"));
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+        const Json &function = calls[i]["function"];
+        items.push_back(call_item(id("fc_", 2 + i),
+                                  {calls[i]["id"], function["name"], function["arguments"]},
+                                  "completed"));
+    }
+}
+
+} // namespace
+
+Json thoughts_part(const std::string &text) {
+    return Json{{"type", "reasoning_text"}, {"text", text}};
+}
+
+Json message_part(const std::string &text, const Json &likelihoods) {
+    return Json{{"type", "output_text"},
+                {"text", text},
+                {"annotations", Json::array()},
+                {"logprobs", likelihoods}};
+}
+
+Json thoughts_item(const std::string &id, const std::string &text, const char *status) {
+    return Json{{"type", "reasoning"},
+                {"id", id},
+                {"summary", Json::array()},
+                {"content", Json::array({thoughts_part(text)})},
+                {"status", status}};
+}
+
+Json message_item(const std::string &id, const std::string &text, const Json &likelihoods,
+                  const char *status) {
+    return Json{{"type", "message"},
+                {"id", id},
+                {"status", status},
+                {"role", "assistant"},
+                {"content", Json::array({message_part(text, likelihoods)})}};
+}
+
+Json call_item(const std::string &id, const Call &call, const char *status) {
+    return Json{{"type", "function_call"},
+                {"id", id},
+                {"call_id", "call_" + call.id},
+                {"name", call.name},
+                {"arguments", to_text(call.arguments)},
+                {"status", status}};
+}
+
+std::string input_items_body(const Json &conversation, const Page &page) {
+    if (page.limit < 1 || page.limit > 100) {
+        throw Refused{400, "invalid_value", "'limit' must be from 1 to 100", "limit"};
+    }
+    Json items = Json::array();
+    const Json &messages = conversation["messages"];
+    for (size_t i = 0; i < messages.size(); ++i) {
+        if (!messages[i].contains("instructions")) {
+            add_items(items, messages[i], i);
+        }
+    }
+    if (!page.ascending) {
+        std::reverse(items.begin(), items.end());
+    }
+    auto first = items.begin();
+    if (!page.after.empty()) {
+        first = std::find_if(items.begin(), items.end(),
+                             [&](const Json &item) { return item["id"] == page.after; });
+        if (first == items.end()) {
+            throw Refused{400, "invalid_value", "'after' names no item: '" + page.after + "'",
+                          "after"};
+        }
+        ++first;
+    }
+    const auto count = std::min<ptrdiff_t>(page.limit, items.end() - first);
+    Json data = Json::array();
+    data.get_ref<Json::array_t &>().assign(first, first + count);
+    const Json none = "";
+    return to_text(Json{{"object", "list"},
+                        {"data", data},
+                        {"first_id", data.empty() ? none : data.front()["id"]},
+                        {"last_id", data.empty() ? none : data.back()["id"]},
+                        {"has_more", first + count != items.end()}});
+}
+
+} // namespace serve::api
