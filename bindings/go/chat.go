@@ -51,6 +51,26 @@ func (s *Session) AppendChat(ctx context.Context, conversation string, flags Cha
 	return uint64(position), err
 }
 
+// ChatTokens gives what AppendChat appends, and appends nothing. The position is the first one that
+// the log lacks or has otherwise, where the tokens follow: after Rewind to it AppendChat, and a
+// scheduler, take the conversation.
+func (s *Session) ChatTokens(conversation string, flags ChatFlags) ([]Token, uint64, error) {
+	var tokens []Token
+	var position C.uint64_t
+	bytes := []byte(conversation)
+	err := s.call(brief("chat tokens"), func(session *C.stasis_session,
+		failure *C.stasis_error) (status C.stasis_status) {
+		tokens, status = filled(256, func(buffer *Token, capacity C.size_t,
+			count *C.size_t) C.stasis_status {
+			return C.stasis_session_chat_tokens(session, (*C.char)(unsafe.Pointer(first(bytes))),
+				C.size_t(len(bytes)), C.uint32_t(flags), &position,
+				(*C.stasis_token)(unsafe.Pointer(buffer)), capacity, count, failure)
+		})
+		return status
+	})
+	return tokens, uint64(position), err
+}
+
 // Reply gives what follows the last generation prompt as a message in JSON: content, thoughts and
 // tool calls. The conversation, which may be empty, tells the tools' types. Until the reply has
 // ended, or is complete, what may still become a call is held back.

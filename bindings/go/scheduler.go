@@ -25,10 +25,12 @@ type SchedulerOptions struct {
 	EventsMax   uint64        // events of a session that wait; 0: 16
 }
 
-// A SchedulerPrompt is what a session appends before it generates: tokens, or a turn.
+// A SchedulerPrompt is what a session appends before it generates: tokens, a turn, or what its log
+// lacks of a conversation in JSON (stasis_chat.h), with the prompt for a reply.
 type SchedulerPrompt struct {
-	Tokens  []Token
-	Message Message // if it has a role
+	Tokens       []Token
+	Message      Message // if it has a role
+	Conversation string  // if it is not empty
 }
 
 // A SchedulerEvent is a token of a session, or its end, whose Text was held back.
@@ -105,7 +107,8 @@ func (m *Model) NewScheduler(options *SchedulerOptions) (*Scheduler, error) {
 // Submit gives a session to the scheduler: it appends the prompt, which may be nil, and generates,
 // as Session.Generate with these options, which may be nil too. Computes nothing yet. Until its end
 // was fetched the session can be read, but for the time of its prompt, and what would change it
-// gets ErrBusy.
+// gets ErrBusy. ErrConflict: the log differs from the prompt's conversation, or has more; after
+// Rewind to the position of Session.ChatTokens the same call takes it.
 func (s *Scheduler) Submit(session *Session, options *GenerateOptions,
 	prompt *SchedulerPrompt) error {
 	c := brief("submit")
@@ -119,6 +122,10 @@ func (s *Scheduler) Submit(session *Session, options *GenerateOptions,
 		if text := array(c, []byte(prompt.Message.Text)); len(text) > 0 {
 			first.text = (*C.char)(unsafe.Pointer(&text[0]))
 			first.length = C.size_t(len(text))
+		}
+		if text := array(c, []byte(prompt.Conversation)); len(text) > 0 {
+			first.conversation = (*C.char)(unsafe.Pointer(&text[0]))
+			first.conversation_length = C.size_t(len(text))
 		}
 	}
 	own, err := session.take(c.op)

@@ -117,6 +117,42 @@ func TestSchedulerAny(t *testing.T) {
 	}
 }
 
+func TestSchedulerConversation(t *testing.T) {
+	m := model(t, llama)
+	s := scheduler(t, m, &stasis.SchedulerOptions{Slice: 16})
+	options := &stasis.GenerateOptions{TokensMax: 12}
+	session := private(t, m)
+	run := func(conversation string) error {
+		err := s.Submit(session, options, &stasis.SchedulerPrompt{Conversation: conversation})
+		for end := err != nil; !end; {
+			event := must(s.Next(background, session))(t)
+			end = event.End
+			ok(t, event.Err)
+		}
+		return err
+	}
+	alone := func(conversation string) stasis.Digest {
+		session := private(t, m)
+		must(session.AppendChat(background, conversation, stasis.ChatReply, nil))(t)
+		must(session.Generate(background, options, nil))(t)
+		return digest(t, session)
+	}
+	first := `{"messages": [{"role": "user", "content": "Let's define k as 5. What is k?"}]}`
+	other := `{"messages": [{"role": "user", "content": "Bye."}]}`
+	ok(t, run(first))
+	before := digest(t, session)
+	equal(t, before, alone(first))
+	refused(t, run(other), stasis.ErrConflict)
+	equal(t, digest(t, session), before)
+	_, differs := mustBoth(session.ChatTokens(other, stasis.ChatReply))(t)
+	ok(t, session.Rewind(background, differs, 0, nil))
+	ok(t, run(other))
+	equal(t, digest(t, session), alone(other))
+	refused(t, run("["), stasis.ErrInvalidArgument, "conversation")
+	refused(t, s.Submit(session, nil, &stasis.SchedulerPrompt{Message: greeting,
+		Conversation: other}), stasis.ErrInvalidArgument, "more than one")
+}
+
 func TestSchedulerEnds(t *testing.T) {
 	m := model(t, plain)
 	s := scheduler(t, m, nil)

@@ -4,6 +4,8 @@ package stasis_test
 
 import (
 	"math"
+	"reflect"
+	"strings"
 	"testing"
 
 	stasis "stasis.example/stasis.git/bindings/go"
@@ -91,6 +93,39 @@ func TestChat(t *testing.T) {
 	must(session.AppendChat(background, other, stasis.ChatReply, nil))(t)
 	_, err = m.RenderChat("{", 0)
 	refused(t, err, stasis.ErrInvalidArgument, "JSON")
+}
+
+func TestChatTokens(t *testing.T) {
+	session := private(t, model(t, llama))
+	asking := func(text string) string {
+		return `{"messages": [{"role": "user", "content": "` + text + `"}]}`
+	}
+	first := asking(strings.Repeat("What is k? ", 100))
+	whole, begin := mustBoth(session.ChatTokens(first, stasis.ChatReply))(t)
+	equal(t, begin, 0)
+	equal(t, len(whole) > 300, true) // more than the first buffer holds
+	open, _ := mustBoth(session.ChatTokens(first, 0))(t)
+	equal(t, len(open) < len(whole), true)
+	equal(t, position(t, session), 0)
+	end := must(session.AppendChat(background, first, stasis.ChatReply, nil))(t)
+	logged, _ := mustBoth(session.Tokens(0))(t)
+	equal(t, reflect.DeepEqual(logged, whole), true)
+	none, begin := mustBoth(session.ChatTokens(first, stasis.ChatReply))(t)
+	equal(t, begin, end)
+	equal(t, len(none), 0)
+
+	other := asking("Bye.")
+	rest, begin := mustBoth(session.ChatTokens(other, stasis.ChatReply))(t)
+	differs, err := session.AppendChat(background, other, stasis.ChatReply, nil)
+	refused(t, err, stasis.ErrConflict, "position")
+	equal(t, begin > 0, true)
+	equal(t, begin, differs)
+	ok(t, session.Rewind(background, begin, 0, nil))
+	must(session.AppendChat(background, other, stasis.ChatReply, nil))(t)
+	logged, _ = mustBoth(session.Tokens(begin))(t)
+	equal(t, reflect.DeepEqual(logged, rest), true)
+	_, _, err = session.ChatTokens("[", 0)
+	refused(t, err, stasis.ErrInvalidArgument)
 }
 
 func mustBoth[A, B any](a A, b B, err error) func(testing.TB) (A, B) {

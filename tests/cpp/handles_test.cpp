@@ -70,6 +70,7 @@ TEST_CASE("Session: after a move every call is an error, and nothing crashes") {
     CHECK(refused([&] { session.append(tokens); }));
     CHECK(refused([&] { session.append_message("user", "x"); }));
     CHECK(refused([&] { session.append_chat("{}", stasis::ReplyPrompt::No); }));
+    CHECK(refused([&] { session.chat_tokens("{}", stasis::ReplyPrompt::No); }));
     CHECK(refused([&] { session.reply(); }));
     CHECK(refused([&] { session.say("x").text(); }));
     CHECK(refused([&] { session.generate().next(); }));

@@ -125,6 +125,38 @@ TEST_CASE("Scheduler: sessions that are cancelled, moved, freed; tokens as a pro
     CHECK(second.say(kSecond).text() == "m is 55."); // it was let go of
 }
 
+TEST_CASE("Scheduler: conversations as prompts, and one that the log differs from") {
+    const std::string first = R"({"messages": [{"role": "user", "content": "What is k?"}]})";
+    const std::string other = R"({"messages": [{"role": "user", "content": "What is m?"}]})";
+    const auto begin = [] { return stasis::Session(recall(), {.domain = STASIS_DOMAIN_PRIVATE}); };
+    const auto digest_alone = [&](const std::string &conversation) {
+        stasis::Session session = begin();
+        CHECK(!session.append_chat(conversation, stasis::ReplyPrompt::Yes));
+        for (const stasis::Generated &generated : session.generate({.tokens_max = 12})) {
+            (void)generated;
+        }
+        return session.digest();
+    };
+    stasis::Scheduler scheduler(recall(), {.slice = 16});
+    stasis::Session session = begin();
+    const auto run = [&](const std::string &conversation) {
+        scheduler.submit(session, {.conversation = conversation}, {.tokens_max = 12});
+        for (const stasis::SchedulerEvent &event : scheduler.events()) {
+            CHECK(!(event.end && event.end->error));
+        }
+        return session.digest();
+    };
+    const stasis::Digest digest = run(first);
+    CHECK(digest == digest_alone(first));
+    CHECK(status_of([&] { run(other); }) == Status::Conflict);
+    CHECK(session.digest() == digest);
+    session.rewind(session.chat_tokens(other, stasis::ReplyPrompt::Yes).position);
+    CHECK(run(other) == digest_alone(other));
+    CHECK(status_of([&] { run("["); }, "conversation") == Status::InvalidArgument);
+    CHECK(status_of([&] { scheduler.submit(session, {.tokens = {1}, .conversation = other}); }) ==
+          Status::InvalidArgument);
+}
+
 TEST_CASE("step: sessions append and draw together as they would alone, and fail alone") {
     const stasis::Session start = talk();
     stasis::Session first = start.fork(), second = start.fork(), alone_first = start.fork();

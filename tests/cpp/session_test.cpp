@@ -262,6 +262,38 @@ TEST_CASE("Session: conversations in JSON") {
           Status::InvalidArgument);
 }
 
+TEST_CASE("Session::chat_tokens: what append_chat appends, and nothing is appended") {
+    const stasis::Model model(test_data("recall-llama"));
+    const auto asking = [](const std::string &text) {
+        return R"({"messages": [{"role": "user", "content": ")" + text + R"("}]})";
+    };
+    std::string text = "What is k?";
+    for (int i = 0; i < 200; ++i) {
+        text += " k is " + std::to_string(i) + ".";
+    }
+    const std::string first = asking(text), other = asking("What is m?");
+    stasis::Session session(model);
+    const stasis::ChatTokens whole = session.chat_tokens(first, stasis::ReplyPrompt::Yes);
+    CHECK(whole.position == 0);
+    CHECK(whole.tokens.size() > 300); // more than the first buffer holds
+    CHECK(session.chat_tokens(first, stasis::ReplyPrompt::No).tokens.size() < whole.tokens.size());
+    CHECK(session.position() == 0);
+    CHECK(!session.append_chat(first, stasis::ReplyPrompt::Yes));
+    CHECK(session.tokens() == whole.tokens);
+    const stasis::ChatTokens none = session.chat_tokens(first, stasis::ReplyPrompt::Yes);
+    CHECK(none.position == whole.tokens.size());
+    CHECK(none.tokens.empty());
+
+    const stasis::ChatTokens rest = session.chat_tokens(other, stasis::ReplyPrompt::Yes);
+    CHECK(rest.position > 0);
+    CHECK(session.append_chat(other, stasis::ReplyPrompt::Yes) == rest.position);
+    session.rewind(rest.position);
+    CHECK(!session.append_chat(other, stasis::ReplyPrompt::Yes));
+    CHECK(session.tokens(rest.position) == rest.tokens);
+    CHECK(status_of([&] { session.chat_tokens("[", stasis::ReplyPrompt::No); }) ==
+          Status::InvalidArgument);
+}
+
 TEST_CASE("Session: a host's data and turns, live and from a snapshot") {
     stasis::Session session = talk();
     const stasis::Digest digest = session.digest();

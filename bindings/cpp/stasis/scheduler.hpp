@@ -17,11 +17,12 @@ struct SchedulerOptions {
     std::uint64_t events_max = 0;   // events of a session that wait
 };
 
-// What a session appends before it generates: tokens, a turn, or nothing.
+// What a session appends before it generates: tokens, a turn, a conversation, or nothing.
 struct Prompt {
     std::vector<Token> tokens = {};
     std::string role = {}; // empty: no turn
     std::string text = {};
+    std::string conversation = {}; // in JSON (stasis_chat.h), with the reply's prompt; empty: none
 
     static Prompt message(std::string text, std::string role = "user") {
         return {.role = std::move(role), .text = std::move(text)};
@@ -83,7 +84,8 @@ class Scheduler {
     }
 
     // Submits a session: it appends the prompt and generates. Computes nothing yet. `user` comes
-    // with each event.
+    // with each event. Throws Error(Conflict) if the log differs from the prompt's conversation or
+    // has more: rewind to the position of Session::chat_tokens, and submit again.
     void submit(Session &session, const Prompt &prompt = {}, const GenerateOptions &options = {},
                 void *user = nullptr);
     // Waits for an event of any session, computing meanwhile; none: the time is over. Without a
@@ -150,6 +152,10 @@ inline void Scheduler::submit(Session &session, const Prompt &prompt,
         first.role = detail::c_text(prompt.role, "the role");
         first.text = prompt.text.data();
         first.length = prompt.text.size();
+    }
+    if (!prompt.conversation.empty()) {
+        first.conversation = prompt.conversation.data();
+        first.conversation_length = prompt.conversation.size();
     }
     detail::call([&](stasis_error *error) {
         return stasis_scheduler_submit(raw(), session.raw(), &given.raw, &first, error);

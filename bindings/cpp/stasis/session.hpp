@@ -24,6 +24,13 @@ struct KeysValues {
     std::vector<std::uint16_t> keys, values;
 };
 
+// What a log lacks of a conversation, and the position that it has otherwise or not at all, where
+// the tokens follow.
+struct ChatTokens {
+    std::uint64_t position = 0;
+    std::vector<Token> tokens = {};
+};
+
 // A timeline of tokens. A call that fails or is cancelled leaves it as it was.
 class Session {
   public:
@@ -158,6 +165,17 @@ class Session {
     // rewind to it, and append again. None: it is appended.
     std::optional<std::uint64_t> append_chat(std::string_view conversation, ReplyPrompt reply,
                                              const RunOptions &options = {});
+    // Returns what append_chat appends, after a rewind where that is needed, and appends nothing:
+    // to count tokens, or to see how much of the log stays.
+    ChatTokens chat_tokens(std::string_view conversation, ReplyPrompt reply) const {
+        ChatTokens lacking;
+        const std::uint32_t flags = reply == ReplyPrompt::Yes ? STASIS_CHAT_REPLY : 0;
+        lacking.tokens = filled<std::vector<Token>>(256, [&](auto... place) {
+            return stasis_session_chat_tokens(raw(), conversation.data(), conversation.size(),
+                                              flags, &lacking.position, place...);
+        });
+        return lacking;
+    }
     // Returns what follows the last generation prompt as a message in JSON: content, thoughts and
     // tool calls. `conversation` (may be empty) tells the tools' types; `complete`: the reply will
     // not go on.

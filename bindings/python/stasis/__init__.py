@@ -25,7 +25,7 @@ from .model import Model
 from .quantize import QuantizeReport, quantize
 from .sampling import Sampling
 from .scheduler import ScheduledReply, Scheduler, SchedulerEvent, SchedulerStats
-from .session import Candidate, Session
+from .session import Candidate, ChatTokens, Session
 from .snapshot import Difference, Snapshot, SnapshotInfo, VerifyReport, compact
 from .store import Collected, Store, StoredSession, StoreResult
 from .threads import Threads
@@ -44,13 +44,13 @@ def build() -> str:
 
 __all__ = [
     "Backend", "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate",
-    "ClosedError", "Collected", "ConflictError", "Constraint", "CorruptError", "DeviceError",
-    "Difference", "DivergedError", "EmbedInfo", "Error", "FileError", "FullError", "Generated",
-    "Generation", "InternalError", "InvalidArgumentError", "LeftOut", "MissingFileError", "Model",
-    "ModelEstimate", "ModelInfo", "ModelMismatchError", "ModelStats", "NoMemoryError",
-    "NoTokenError", "NonfiniteError", "NotFoundError", "PoolExhaustedError", "QuantizeReport",
-    "Reply", "Sampling", "ScheduledReply", "Scheduler", "SchedulerEvent", "SchedulerStats",
-    "Session", "SessionData", "SessionInfo", "SessionMemory", "Snapshot", "SnapshotData",
-    "SnapshotInfo", "Status", "StoppedError", "Store", "StoreResult", "StoredSession", "Threads",
-    "TimedOutError", "TokenInfo", "Turn", "UnsupportedError", "VerifyReport", "VersionError",
-    "build", "compact", "estimate", "quantize", "version"]
+    "ChatTokens", "ClosedError", "Collected", "ConflictError", "Constraint", "CorruptError",
+    "DeviceError", "Difference", "DivergedError", "EmbedInfo", "Error", "FileError", "FullError",
+    "Generated", "Generation", "InternalError", "InvalidArgumentError", "LeftOut",
+    "MissingFileError", "Model", "ModelEstimate", "ModelInfo", "ModelMismatchError", "ModelStats",
+    "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError", "PoolExhaustedError",
+    "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler", "SchedulerEvent",
+    "SchedulerStats", "Session", "SessionData", "SessionInfo", "SessionMemory", "Snapshot",
+    "SnapshotData", "SnapshotInfo", "Status", "StoppedError", "Store", "StoreResult",
+    "StoredSession", "Threads", "TimedOutError", "TokenInfo", "Turn", "UnsupportedError",
+    "VerifyReport", "VersionError", "build", "compact", "estimate", "quantize", "version"]

@@ -5,7 +5,7 @@ import ctypes
 import threading
 from collections import deque
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Deque, Dict, Iterable, Iterator, List,
-                    NamedTuple, Optional, Sequence, Tuple, Union)
+                    Mapping, NamedTuple, Optional, Sequence, Tuple, Union)
 
 from . import _structs as s
 from ._abi import library
@@ -14,6 +14,7 @@ from ._call import (Call, Handle, Owned, Unique, created, name_bytes, number, te
 from ._text import STOPS
 from .errors import Error, NotFoundError, error_of
 from .generation import Generated
+from .model import json_bytes
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,14 +86,18 @@ class Scheduler:
         self._left: Deque[SchedulerEvent] = deque()  # taken by a call that could not return them
 
     def submit(self, session: "Session", text: Optional[str] = None, *,
-               tokens: Iterable[int] = (), role: str = "user", max_tokens: int = 0,
+               tokens: Iterable[int] = (), conversation: Optional[Mapping[str, Any]] = None,
+               role: str = "user", max_tokens: int = 0,
                stop: Union[str, Sequence[str]] = (), stop_tokens: Sequence[int] = (),
                ignore_end: bool = False, log_probabilities: int = 0,
                timeout: Optional[float] = None) -> "ScheduledReply":
         """Gives a session to the scheduler: it appends the text as a turn of `role` (or the tokens,
-        or nothing), and generates. Returns at once an iterator over its tokens. Until its end was
-        taken, the session can be read between its tokens, and not be changed. `timeout`: seconds
-        from this call on; then its end is a `TimedOutError`."""
+        or what its log lacks of a conversation, as `Session.append_chat` with `reply`, or nothing),
+        and generates. Returns at once an iterator over its tokens. Until its end was taken, the
+        session can be read between its tokens, and not be changed. `timeout`: seconds from this
+        call on; then its end is a `TimedOutError`. `ConflictError`: the log differs from the
+        conversation, or has more; after a `rewind` to the position of `Session.chat_tokens` the
+        same call takes it."""
         call = Call(timeout=timeout)
         prompt = s.stasis_prompt()
         prompt.tokens, prompt.token_count = token_array(tokens)
@@ -100,6 +105,9 @@ class Scheduler:
             encoded = text_bytes(text)
             prompt.role, prompt.text = name_bytes("role", role), encoded
             prompt.length = len(encoded)
+        if conversation is not None:
+            prompt.conversation = whole = json_bytes(conversation)
+            prompt.conversation_length = len(whole)
         options = s.stasis_generate_options(
             flags=s.STASIS_GENERATE_IGNORE_END if ignore_end else 0,
             tokens_max=number("max_tokens", max_tokens, 64),

@@ -33,6 +33,12 @@ class Candidate(NamedTuple):
     log_probability: float
 
 
+class ChatTokens(NamedTuple):
+    """What a log lacks of a conversation, and the position where it follows."""
+    position: int  # the first one that the log lacks or has otherwise
+    tokens: List[int]
+
+
 class Session:
     """A timeline of tokens, created by `Model.session` or `Session.load`. It serves one caller at a
     time; a second thread gets `BusyError`, or waits where that is short: what reads it (`digest`,
@@ -192,6 +198,16 @@ class Session:
             conflict.position = position.value
             raise
         return position.value
+
+    def chat_tokens(self, conversation: Mapping[str, Any], *, reply: bool = False) -> ChatTokens:
+        """Returns what `append_chat` appends, after a `rewind` to the position where the log
+        differs, and appends nothing."""
+        encoded = json_bytes(conversation)
+        position = ctypes.c_uint64()
+        tokens, count = filled(Call(), ctypes.c_uint32, 256, library.stasis_session_chat_tokens,
+                               self._handle, encoded, len(encoded), s.STASIS_CHAT_REPLY * reply,
+                               ctypes.byref(position))
+        return ChatTokens(position.value, list(tokens[:count]))
 
     def reply(self, conversation: Optional[Mapping[str, Any]] = None, *,
               complete: bool = False) -> Any:

@@ -107,6 +107,26 @@ class Schedulers(Case):
         self.assertIn(reply.stop, ("string", "length"))
         self.assertEqual(list(reply), [])
 
+    def test_conversations(self):
+        scheduler, session = self.scheduler(LLAMA, slice=16), self.session(path=LLAMA)
+
+        def alone(conversation):
+            twin = self.session(path=LLAMA)
+            twin.append_chat(conversation, reply=True)
+            list(twin.generate(max_tokens=12))
+            return twin.digest
+        first, other = ({"messages": [{"role": "user", "content": text}]}
+                        for text in (FIRST, "Let's end."))
+        list(scheduler.submit(session, conversation=first, max_tokens=12))
+        digest = session.digest
+        self.assertEqual(digest, alone(first))
+        with self.assertRaises(stasis.ConflictError):
+            scheduler.submit(session, conversation=other, max_tokens=12)
+        self.assertEqual((session.digest, scheduler.stats.sessions), (digest, 0))
+        session.rewind(session.chat_tokens(other, reply=True).position)
+        list(scheduler.submit(session, conversation=other, max_tokens=12))
+        self.assertEqual(session.digest, alone(other))
+
     def test_a_session_in_a_scheduler(self):
         scheduler, session = self.scheduler(), self.session(range(5, 25))
         reply = scheduler.submit(session, max_tokens=5, ignore_end=True)
@@ -158,6 +178,10 @@ class Schedulers(Case):
             scheduler.submit(self.session(path=LLAMA), tokens=[1])
         with self.assertRaises(stasis.InvalidArgumentError):
             scheduler.submit(self.session(), "text", tokens=[1])
+        with self.assertRaises(stasis.InvalidArgumentError):
+            scheduler.submit(self.session(), "text", conversation={"messages": []})
+        with self.assertRaises(stasis.InvalidArgumentError):
+            scheduler.submit(self.session(), conversation={})
         with self.assertRaises(stasis.InvalidArgumentError):
             scheduler.submit(self.session(range(5)), stop=[""])
         self.assertEqual(scheduler.stats.sessions, 0)

@@ -118,6 +118,29 @@ class Conversation(Case):
         session.append_chat({"messages": [{"role": "user", "content": "Let's end."}]})
         self.assertIn("Let's end.", session.text())
 
+    def test_what_append_chat_appends(self):
+        session = self.session(path=LLAMA)
+        first = {"messages": [{"role": "user", "content": "What is k? " * 100}]}
+        whole = session.chat_tokens(first, reply=True)
+        self.assertEqual(whole.position, 0)
+        self.assertGreater(len(whole.tokens), 300)  # more than the first buffer holds
+        self.assertLess(len(session.chat_tokens(first).tokens), len(whole.tokens))
+        self.assertEqual(session.position, 0)
+        session.append_chat(first, reply=True)
+        self.assertEqual(session.tokens(), whole.tokens)
+        self.assertEqual(session.chat_tokens(first, reply=True), (len(whole.tokens), []))
+        other = {"messages": [{"role": "user", "content": "Let's end."}]}
+        rest = session.chat_tokens(other, reply=True)
+        self.assertGreater(rest.position, 0)
+        with self.assertRaises(stasis.ConflictError) as caught:
+            session.append_chat(other, reply=True)
+        self.assertEqual(caught.exception.position, rest.position)
+        session.rewind(rest.position)
+        session.append_chat(other, reply=True)
+        self.assertEqual(session.tokens(rest.position), rest.tokens)
+        with self.assertRaises(stasis.InvalidArgumentError):
+            session.chat_tokens({})
+
 
 class Log(Case):
     def test_append_in_any_cuts(self):

@@ -42,6 +42,7 @@
 
 mod backend;
 mod cancel;
+mod chat;
 mod constraint;
 mod data;
 mod describe;
@@ -73,6 +74,7 @@ mod verify;
 
 pub use backend::{Backend, VisitFn};
 pub use cancel::Cancel;
+pub use chat::ChatTokens;
 pub use constraint::Constraint;
 pub use data::{DataEntry, Role, Turn};
 pub use describe::{build, TokenInfo, TokenKind};

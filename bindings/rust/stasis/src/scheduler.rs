@@ -42,6 +42,11 @@ pub enum Prompt<'a> {
         /// What is said.
         text: &'a str,
     },
+    /// What the log lacks of a conversation in JSON, as [`Session::append_chat`] with
+    /// [`Reply::Prompt`](crate::Reply::Prompt). If the log differs, or has more, the session is
+    /// refused with [`Status::Conflict`](crate::Status::Conflict): rewound to the position of
+    /// [`Session::chat_tokens`], it is taken.
+    Conversation(&'a str),
 }
 
 /// Generates for many sessions of a model together: a token of each in a pass over the weights, and
@@ -211,6 +216,10 @@ impl Scheduler {
                 first.role = given_role.as_ptr();
                 first.text = text.as_ptr().cast();
                 first.length = text.len();
+            }
+            Prompt::Conversation(conversation) => {
+                first.conversation = conversation.as_ptr().cast();
+                first.conversation_length = conversation.len();
             }
         }
         let scheduler = self.raw();

@@ -197,51 +197,6 @@ impl Session {
         self.after(result)
     }
 
-    /// Appends what the log lacks of a conversation in JSON, rendered by the model's own template.
-    /// Where the log differs from the rendering, nothing is appended, and the position of the first
-    /// difference is returned: rewind to it and append again. `None`: it is appended.
-    pub fn append_chat(
-        &mut self,
-        conversation: &str,
-        reply: Reply,
-        options: RunOptions<'_>,
-    ) -> Result<Option<u64>> {
-        let flags = if reply == Reply::Prompt { sys::STASIS_CHAT_REPLY } else { 0 };
-        let (raw, data, size) = (self.raw(), conversation.as_ptr().cast(), conversation.len());
-        let mut position = 0;
-        // SAFETY: a text with its length, a place for the position.
-        let result = options.call(|options, error| unsafe {
-            sys::stasis_session_append_chat(raw, data, size, flags, &mut position, options, error)
-        });
-        match self.after(result) {
-            Err(error) if error.status() == crate::Status::Conflict => Ok(Some(position)),
-            result => result.map(|()| None),
-        }
-    }
-
-    /// What follows the last generation prompt, as a message in JSON: content, thoughts and tool
-    /// calls. `conversation` tells the tools' types. Until the reply has ended, or is `complete`,
-    /// what may still become a call is held back.
-    pub fn reply(&self, conversation: Option<&str>, complete: bool) -> Result<String> {
-        let flags = if complete { sys::STASIS_REPLY_COMPLETE } else { 0 };
-        let data = conversation.map_or(ptr::null(), |text| text.as_ptr().cast());
-        let size = conversation.map_or(0, str::len);
-        // SAFETY: a text with its length or none, a buffer with its capacity.
-        let text = self.after(fill(|text: *mut u8, capacity, length, error| unsafe {
-            sys::stasis_session_reply(
-                self.raw(),
-                data,
-                size,
-                flags,
-                text.cast(),
-                capacity,
-                length,
-                error,
-            )
-        }))?;
-        Ok(text_from(text))
-    }
-
     /// Logits of the next token, one for each of the vocabulary.
     pub fn logits(&self) -> Result<Vec<f32>> {
         // SAFETY: a buffer with its capacity.

@@ -72,6 +72,34 @@ fn text() {
 }
 
 #[test]
+fn chat_tokens() {
+    let model = open("recall-llama");
+    let mut session = alone(&model);
+    let asking =
+        |text: &str| format!(r#"{{"messages": [{{"role": "user", "content": "{text}"}}]}}"#);
+    let (first, other) = (asking(&"What is k? ".repeat(100)), asking("What is m?"));
+    let whole = session.chat_tokens(&first, Reply::Prompt).unwrap();
+    assert_eq!(whole.position, 0);
+    assert!(whole.tokens.len() > session.chat_tokens(&first, Reply::None).unwrap().tokens.len());
+    assert_eq!(session.info().unwrap().position, 0);
+    assert_eq!(session.append_chat(&first, Reply::Prompt, Default::default()).unwrap(), None);
+    assert_eq!(session.tokens(0).unwrap(), whole.tokens);
+    let none = session.chat_tokens(&first, Reply::Prompt).unwrap();
+    assert_eq!((none.position, none.tokens.len()), (whole.tokens.len() as u64, 0));
+
+    let rest = session.chat_tokens(&other, Reply::Prompt).unwrap();
+    assert!(rest.position > 0);
+    let differs = session.append_chat(&other, Reply::Prompt, Default::default()).unwrap();
+    assert_eq!(differs, Some(rest.position));
+    session.rewind(rest.position, false, Default::default()).unwrap();
+    assert_eq!(session.append_chat(&other, Reply::Prompt, Default::default()).unwrap(), None);
+    assert_eq!(session.tokens(rest.position).unwrap(), rest.tokens);
+    for broken in ["[", ""] {
+        assert_eq!(status(session.chat_tokens(broken, Reply::None)), Status::InvalidArgument);
+    }
+}
+
+#[test]
 fn likelihoods() {
     let model = tiny();
     let mut session = session_of(&model, &some_tokens(30, 1));

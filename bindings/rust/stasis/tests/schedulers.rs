@@ -61,6 +61,10 @@ fn heard_alone(
         Prompt::Message { role, text } => {
             session.append_message(role, text, Reply::Prompt, Default::default()).unwrap()
         }
+        Prompt::Conversation(conversation) => {
+            let differs = session.append_chat(conversation, Reply::Prompt, Default::default());
+            assert_eq!(differs.unwrap(), None);
+        }
     }
     let mut heard = Heard::default();
     let mut generation = session.generate(options);
@@ -207,6 +211,33 @@ fn a_session_can_be_read_and_not_changed() {
 }
 
 #[test]
+fn conversations() {
+    let model = open("recall-llama");
+    let scheduler = scheduler(&model);
+    let first = r#"{"messages": [{"role": "user", "content": "What is k?"}]}"#;
+    let other = first.replace("k?", "m?");
+    let run = |session: Session, conversation| {
+        let expected = heard_alone(session.fork().unwrap(), tokens_max(9), conversation);
+        let one = scheduler.submit(session, tokens_max(9), conversation).unwrap();
+        let mut heard = Heard::default();
+        one.events().for_each(|event| heard.hear_event(event.unwrap()));
+        let session = one.into_session().unwrap();
+        assert_eq!((heard, session.digest().unwrap()), expected);
+        session
+    };
+    let session = run(alone(&model), Prompt::Conversation(first));
+    let digest = session.digest().unwrap();
+    let again = Prompt::Conversation(&other);
+    let Refused { mut session, error } =
+        scheduler.submit(session, tokens_max(9), again).unwrap_err();
+    assert_eq!(error.status(), Status::Conflict);
+    assert_eq!(session.digest().unwrap(), digest);
+    let differs = session.chat_tokens(&other, Reply::Prompt).unwrap().position;
+    session.rewind(differs, false, Default::default()).unwrap();
+    run(session, again);
+}
+
+#[test]
 fn a_timeout_and_a_cancel() {
     let model = gemma();
     let scheduler = scheduler(&model);
@@ -261,6 +292,10 @@ fn refusals_give_the_session_back() {
     assert_eq!(refused(asked(&model), strings(&["a\0b"]), TURN), Status::InvalidArgument);
     let role = Prompt::Message { role: "us\0er", text: "" };
     assert_eq!(refused(asked(&model), of(), role), Status::InvalidArgument);
+    for broken in ["[", ""] {
+        let prompt = Prompt::Conversation(broken);
+        assert_eq!(refused(alone(&model), of(), prompt), Status::InvalidArgument);
+    }
     let unknown = [Token::MAX];
     assert_eq!(refused(asked(&model), of(), Prompt::Tokens(&unknown)), Status::InvalidArgument);
     let small = Session::create(&model, SessionOptions { capacity: 9, ..ALONE }).unwrap();
