@@ -22,7 +22,11 @@ extern "C" {
  * damaged or missing, and the message names it; all that touch the store may return IO: the backend
  * failed, and VERSION: a newer version of Stasis wrote it. After any failure all sessions are in
  * the store as they were; one failure is later: where a backend cannot say whether it has replaced
- * a root (a lost connection), a put that ended with IO may have been made. */
+ * a root (a lost connection), a put that ended with IO may have been made. The same session may be
+ * put again then, and knows its own put. A host that was ended before it heard the answer, and puts
+ * the same conversation by another session object, gets CONFLICT: if `result.state` is the digest
+ * of that session, what is there is its own put, or one of the same state, and nothing is lost; it
+ * goes on with what it gets. Any other state is a stranger's turn. */
 typedef struct stasis_store stasis_store;
 
 #define STASIS_STORE_EXISTING 1u /* open no store that is not there: NOT_FOUND */
@@ -64,7 +68,8 @@ typedef struct stasis_store_backend {
     void *user;
     /* Stores the object's size in `*size`. NOT_FOUND: there is none. */
     stasis_status (*size)(void *user, const char *key, uint64_t *size);
-    /* Stores bytes of an object. NOT_FOUND: there is none, or it ends before `offset + length`. */
+    /* Stores bytes of an object; with `length` 0 it asks whether there is one. NOT_FOUND: there is
+     * none, or it ends before `offset + length`. */
     stasis_status (*read)(void *user, const char *key, uint64_t offset, void *data, size_t length);
     /* Puts an object if there is none of this key; if there is, its age begins anew. Nobody ever
      * sees a part of it. */
@@ -120,7 +125,7 @@ typedef struct stasis_store_result {
     uint32_t struct_size, reserved;
     stasis_digest root;     /* root digest of what is stored now; after CONFLICT: of what is stored
                                instead, zero if nothing is */
-    stasis_digest state;    /* digest of the session */
+    stasis_digest state;    /* digest of the session; after CONFLICT: of that which is stored */
     uint64_t sequence;      /* puts to this name */
     uint64_t bytes_written; /* by this call */
     uint64_t bytes_shared;  /* keys, values, recurrent states and data that this call was about to

@@ -143,6 +143,7 @@ template <typename Put> StorePut with_result(stasis_store_result *result, const 
         if (result != nullptr) {
             stasis_store_result to{};
             to.root = to_abi(conflict.root);
+            to.state = to_abi(conflict.state);
             write_struct(to, result, "result");
         }
         throw;

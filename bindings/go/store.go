@@ -46,8 +46,9 @@ type StoreResult struct {
 // A ConflictError is the error of a Put or an Import that found something else than expected.
 // errors.Is finds ErrConflict in it, errors.As its *Error.
 type ConflictError struct {
-	Err  *Error
-	Root Digest // of what is stored instead; zero: nothing is
+	Err   *Error
+	Root  Digest // of what is stored instead; zero: nothing is
+	State Digest // of that session: that of the session to be put, if the put's answer was lost
 }
 
 // Error is that of the library.
@@ -161,7 +162,8 @@ func (s *Store) written(c *call, body func(store *C.stasis_store, result *C.stas
 		return body(store, &result, failure)
 	})
 	if own, ok := err.(*Error); ok && own.Status == ErrConflict {
-		return StoreResult{}, &ConflictError{Err: own, Root: digestOf(&result.root)}
+		return StoreResult{}, &ConflictError{Err: own, Root: digestOf(&result.root),
+			State: digestOf(&result.state)}
 	} else if err != nil {
 		return StoreResult{}, err
 	}

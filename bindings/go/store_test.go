@@ -227,6 +227,7 @@ func TestConflictSaysWhatIsThere(t *testing.T) {
 			var conflict *stasis.ConflictError
 			equal(t, errors.As(err, &conflict), true)
 			equal(t, conflict.Root, newer.Root)
+			equal(t, conflict.State, digest(t, first))
 			var whole *stasis.Error
 			equal(t, errors.As(err, &whole) && whole.Op == "put", true)
 		}

@@ -121,7 +121,7 @@ void Store::check_expected(const Current &current, const StorePutOptions &option
         return;
     }
     if (options.expected && !current.stored) {
-        throw Conflict("session '" + current.name + "': it is no longer in the store", {});
+        throw Conflict("session '" + current.name + "': it is no longer in the store", {}, {});
     }
     if (current.stored &&
         (!options.expected || record_digest(current.stored->bytes) != *options.expected)) {
@@ -129,7 +129,7 @@ void Store::check_expected(const Current &current, const StorePutOptions &option
                            to_hex(current.digest()) + ", of " +
                            std::to_string(current.root->position) +
                            " positions, which this session neither put nor got",
-                       current.digest());
+                       current.digest(), current.root->state);
     }
 }
 

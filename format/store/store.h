@@ -18,9 +18,10 @@ namespace stasis::format {
 
 // The stored root is not the one that was expected.
 struct Conflict : Error {
-    Conflict(const std::string &message, const Digest &newer)
-        : Error(Status::conflict, message), root(newer) {}
-    Digest root; // that is stored; zero: there is none
+    Conflict(const std::string &message, const Digest &newer, const Digest &newer_state)
+        : Error(Status::conflict, message), root(newer), state(newer_state) {}
+    Digest root;  // that is stored; zero: there is none
+    Digest state; // of the session that is stored
 };
 
 struct StorePutOptions {

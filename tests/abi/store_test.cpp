@@ -1,6 +1,7 @@
 // Sessions in stores, by the public header: what is got continues as what was put, to the bit.
 #include <thread>
 
+#include "tests/abi/constrained.h"
 #include "tests/abi/stored.h"
 
 using namespace abi_test;
@@ -150,6 +151,68 @@ TEST_CASE("stores: of two that continue one session the second is told the newer
                       [](uint8_t byte) { return byte == 0; }));
 }
 
+TEST_CASE("stores: a constrained session goes on under its constraint, at any point of a reply") {
+    for (const char *scheme : {"dir:", "sqlite:"}) {
+        const Folder folder;
+        const Store store = open_store(uri_in(folder, scheme));
+        for (const ConstraintCase &of : constraint_cases()) {
+            for (const uint64_t drawn : {0, 3}) {
+                CAPTURE(of.name);
+                CAPTURE(drawn);
+                const std::string name = of.name + std::to_string(drawn);
+                const Session session = constrained(recall(), of, drawn);
+                draw(session.get(), drawn);
+                must_put(store.get(), session.get(), name);
+                const Session got = get(store.get(), recall(), name);
+                REQUIRE(digest(got.get()) == digest(session.get()));
+                CHECK(told(got.get(), on_and_on(12)) == told(session.get(), on_and_on(12)));
+                CHECK(digest(got.get()) == digest(session.get()));
+                must_put(store.get(), got.get(), name); // what was drawn, and under what
+                auto report = sized<stasis_verify_report>();
+                CHECK(stasis_snapshot_verify(snapshot_of(store.get(), name).get(), recall(),
+                                             nullptr, &report, nullptr) == STASIS_OK);
+                CHECK(report.drawn > drawn);
+                CHECK(report.drawn_otherwise == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("stores: a put whose answer was lost is told from a stranger's by its state") {
+    for (const char *scheme : {"dir:", "sqlite:"}) {
+        const Folder folder;
+        const Store store = open_store(uri_in(folder, scheme));
+        must_put(store.get(), session_of(gemma(), some_tokens(70)).get(), "s");
+        const Session before = get(store.get(), gemma(), "s");
+        const Session stranger = fork(before.get());
+        {
+            const Session first = fork(before.get());
+            append(first.get(), some_tokens(9, 2));
+            must_put(store.get(), first.get(), "s"); // and the process ends here
+        }
+        const Session again = fork(before.get()); // the host begins anew from what it knew
+        append(again.get(), some_tokens(9, 2));
+        const Put refused = put(store.get(), again.get(), "s");
+        CHECK(refused.status == STASIS_CONFLICT);
+        CHECK(same(digest(again.get()), refused.result.state));
+        const Session got = get(store.get(), gemma(), "s"); // its own: it goes on with this
+        CHECK(digest(got.get()) == digest(again.get()));
+        append(got.get(), some_tokens(5, 3));
+        const Put next = must_put(store.get(), got.get(), "s");
+
+        append(stranger.get(), some_tokens(9, 4));
+        const Put late = put(store.get(), stranger.get(), "s");
+        CHECK(late.status == STASIS_CONFLICT);
+        CHECK_FALSE(same(digest(stranger.get()), late.result.state));
+        CHECK(same(digest(got.get()), late.result.state));
+        CHECK(std::memcmp(&late.result.root, &next.result.root, 32) == 0);
+        REQUIRE(stasis_store_remove(store.get(), "s", nullptr, nullptr) == STASIS_OK);
+        const Put none = put(store.get(), got.get(), "s");
+        CHECK(none.status == STASIS_CONFLICT);
+        CHECK(same(Digest{}, none.result.state));
+    }
+}
+
 TEST_CASE("stores: forks, lists, removal and collection") {
     const Folder folder;
     const Store store = open_store(uri_in(folder));
@@ -274,7 +337,7 @@ TEST_CASE(
     CHECK(same(digest(session.get()), result.state));
     CHECK(stasis_store_import(store.get(), file.c_str(), "t", nullptr, &result, &error) ==
           STASIS_CONFLICT);
-    CHECK(same(digest(session.get()), result.state) == false); // nothing but the root is told
+    CHECK(same(digest(session.get()), result.state)); // of what is there
     const Session got = get(store.get(), model, "t");
     continue_alike(session.get(), got.get());
     CHECK(stasis_store_import(store.get(), folder.file("none").c_str(), "u", nullptr, nullptr,

@@ -148,6 +148,11 @@ TEST_CASE("Store: what is got goes on with the same bits, and two that continue 
              }});
         CHECK(bytes > 0);
         CHECK(conflicting([&] { store.put(late, "talk"); }) == stasis::Digest(newer.root));
+        try {
+            store.put(late, "talk");
+        } catch (const stasis::Conflict &conflict) {
+            CHECK(conflict.state() == got.digest());
+        }
         stasis::Session forked = late.fork();
         CHECK(conflicting([&] { store.put(forked, "talk"); }) == stasis::Digest(newer.root));
         CHECK(store.get(recall(), "talk").digest() == got.digest());

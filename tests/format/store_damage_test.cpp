@@ -220,8 +220,19 @@ TEST_CASE("store: forged segments and roots are refused, whatever field was chan
     }
 }
 
-TEST_CASE("store: a directory is left whole by a writer that is killed at any moment") {
+TEST_CASE("store: whatever kind it is, a writer that is killed at any moment leaves it whole") {
     const ScratchFolder folder;
+    std::shared_ptr<Backend> (*open)(const std::string &path) = nullptr;
+    SUBCASE("a directory") {
+        open = [](const std::string &path) -> std::shared_ptr<Backend> {
+            return open_directory_backend(path);
+        };
+    }
+    SUBCASE("a database") {
+        open = [](const std::string &path) -> std::shared_ptr<Backend> {
+            return open_sqlite_backend(path);
+        };
+    }
     constexpr uint64_t kMost = 60;
     std::vector<State> states;
     for (uint64_t position = 1; position <= kMost; ++position) {
@@ -234,7 +245,7 @@ TEST_CASE("store: a directory is left whole by a writer that is killed at any mo
         REQUIRE(writer >= 0);
         if (writer == 0) {
             try {
-                const Store store(open_directory_backend(folder.path("d")));
+                const Store store(open(folder.path("d")));
                 StorePutOptions options;
                 for (uint64_t next = position % kMost;; next = (next + 1) % kMost) {
                     options.overwrite = true;
@@ -249,7 +260,7 @@ TEST_CASE("store: a directory is left whole by a writer that is killed at any mo
         int status = 0;
         REQUIRE(waitpid(writer, &status, 0) == writer);
         REQUIRE(WIFSIGNALED(status));
-        const Store store(open_directory_backend(folder.path("d")));
+        const Store store(open(folder.path("d")));
         bool there = false;
         store.list([&](const ListedSession &session) {
             CHECK(session.damage.empty());

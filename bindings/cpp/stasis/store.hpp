@@ -35,16 +35,22 @@ struct StoredSession {
 };
 
 // What Store::put and import_file throw if something else is there than expected: the status is
-// Conflict, and root() says what; nothing: nothing is there.
+// Conflict, root() says what, and state() is the digest of that session: of the one to be put, if a
+// put's answer was lost. Nothing: nothing is there.
 class Conflict : public Error {
   public:
-    Conflict(const std::string &message, const Digest &root)
-        : Error(Status::Conflict, message),
-          root_(root == Digest() ? std::nullopt : std::optional(root)) {}
+    Conflict(const std::string &message, const StoreResult &stored)
+        : Error(Status::Conflict, message) {
+        if (Digest(stored.root) != Digest()) {
+            root_ = stored.root;
+            state_ = stored.state;
+        }
+    }
     const std::optional<Digest> &root() const noexcept { return root_; }
+    const std::optional<Digest> &state() const noexcept { return state_; }
 
   private:
-    std::optional<Digest> root_;
+    std::optional<Digest> root_, state_;
 };
 
 // A directory ("dir:PATH"), a file of SQLite ("sqlite:PATH") or a backend of the host's that keeps
@@ -149,7 +155,7 @@ class Store {
     }
     StoreResult written(detail::Call &call, stasis_status status, const StoreResult &result) const {
         if (status == STASIS_CONFLICT) {
-            throw Conflict(call.error()->message, result.root);
+            throw Conflict(call.error()->message, result);
         }
         check(call, status);
         return result;

@@ -145,7 +145,9 @@ class ConflictError(Error):
     """The file, the name in a store, or the log, has other contents than expected."""
     status = Status.CONFLICT
     position: Optional[int] = None  # of append_chat: where the log differs from the rendering
-    root: Optional[str] = None  # of a store's put or import: what is stored; None: nothing is
+    # Of a store's put or import: root and digest of the session that is stored; None: none is.
+    root: Optional[str] = None
+    state: Optional[str] = None
 
 
 class NoTokenError(Error):

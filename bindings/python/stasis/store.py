@@ -122,8 +122,9 @@ class Store:
             timeout: Optional[float] = None) -> StoreResult:
         """Stores a session under a name, whole or not at all. What is there must be what this
         session, or the one it was forked from, put there or got from there last, and nothing if it
-        did neither; otherwise `ConflictError`, whose `root` says what is there. `overwrite`
-        replaces whatever is there. The others are as of `Session.save`."""
+        did neither; otherwise `ConflictError`, whose `root` says what is there, and whose `state`
+        is that session's digest: this one's, if it was put before and the answer was lost.
+        `overwrite` replaces whatever is there. The others are as of `Session.save`."""
         call = Call(cancel or Cancel(), timeout=timeout)
         options = call_options(call, progress, st.STASIS_STORE_OVERWRITE * overwrite
                                | st.STASIS_STORE_FULL_LOGITS * full_logits)
@@ -227,8 +228,9 @@ class Store:
         try:
             call.run(function, self._handle, *arguments, ctypes.byref(raw))
         except ConflictError as conflict:
-            root = digest_of(raw.root)
-            conflict.root = None if root == NO_DIGEST else root
+            stored = StoreResult._of(raw)
+            if stored.root != NO_DIGEST:
+                conflict.root, conflict.state = stored.root, stored.state
             raise
         return StoreResult._of(raw)
 

@@ -126,6 +126,7 @@ class Stores(Case):
                 with self.assertRaisesRegex(stasis.ConflictError, "session 's'") as caught:
                     store.put(late, "s")
                 self.assertEqual(caught.exception.root, newer.root)
+                self.assertEqual(caught.exception.state, first.digest)
                 self.assertIsInstance(caught.exception, stasis.Error)
             self.assertEqual(store.get(model(), "s").digest, first.digest)
             self.assertEqual(store.put(second, "s", overwrite=True).sequence, 3)
@@ -134,6 +135,7 @@ class Stores(Case):
             with self.assertRaises(stasis.ConflictError) as caught:
                 store.put(second, "s")
             self.assertIsNone(caught.exception.root)
+            self.assertIsNone(caught.exception.state)
 
     def test_forks_removal_and_collection(self):
         for store in self.each():

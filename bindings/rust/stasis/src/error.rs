@@ -114,7 +114,7 @@ enum Detail {
     None,
     Io(io::Error),
     Verify(Box<VerifyReport>),
-    Stored(Digest),
+    Stored { root: Digest, state: Digest },
 }
 
 /// The result of calls of this crate.
@@ -152,7 +152,16 @@ impl Error {
     /// [`Store`](crate::Store); none: nothing is.
     pub fn root(&self) -> Option<Digest> {
         match &self.detail {
-            Detail::Stored(root) => Some(*root).filter(|root| *root != Digest::default()),
+            Detail::Stored { root, .. } => Some(*root),
+            _ => None,
+        }
+    }
+
+    /// The digest of the session that is stored instead, beside [`root`](Error::root): that of the
+    /// session to be put, if it was put before and the answer was lost.
+    pub fn state(&self) -> Option<Digest> {
+        match &self.detail {
+            Detail::Stored { state, .. } => Some(*state),
             _ => None,
         }
     }
@@ -174,8 +183,8 @@ impl Error {
         Error { detail: Detail::Io(error), ..self }
     }
 
-    pub(crate) fn with_root(self, root: Digest) -> Error {
-        Error { detail: Detail::Stored(root), ..self }
+    pub(crate) fn with_stored(self, root: Digest, state: Digest) -> Error {
+        Error { detail: Detail::Stored { root, state }, ..self }
     }
 
     pub(crate) fn with_report(self, report: VerifyReport) -> Error {

@@ -222,16 +222,17 @@ impl Store {
 
     /// Returns what a call has written; a conflict says what is there.
     fn written(&self, result: Result<()>, raw: &sys::stasis_store_result) -> Result<StoreResult> {
+        let (root, state) = (Digest::of(raw.root), Digest::of(raw.state));
         match result {
             Ok(()) => Ok(StoreResult {
-                root: Digest::of(raw.root),
-                state: Digest::of(raw.state),
+                root,
+                state,
                 sequence: raw.sequence,
                 bytes_written: raw.bytes_written,
                 bytes_shared: raw.bytes_shared,
             }),
-            Err(error) if error.status() == Status::Conflict => {
-                Err(error.with_root(Digest::of(raw.root)))
+            Err(error) if error.status() == Status::Conflict && root != Digest::default() => {
+                Err(error.with_stored(root, state))
             }
             Err(error) => Err(error),
         }

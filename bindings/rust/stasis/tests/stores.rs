@@ -207,6 +207,7 @@ fn a_conflict_says_what_is_there() {
         for late in [&mut second, &mut fork, &mut stranger] {
             let error = put(store, late, "s").unwrap_err();
             assert_eq!((error.status(), error.root()), (Status::Conflict, Some(newer.root)));
+            assert_eq!(error.state(), Some(first.digest().unwrap()));
             assert!(error.message().contains("session 's'"), "{error}");
         }
         assert_eq!(get(store, &model, "s").digest().unwrap(), first.digest().unwrap());
@@ -214,7 +215,7 @@ fn a_conflict_says_what_is_there() {
         assert_eq!(get(store, &model, "s").digest().unwrap(), second.digest().unwrap());
         store.remove("s", Default::default()).unwrap();
         let error = put(store, &mut second, "s").unwrap_err();
-        assert_eq!((error.status(), error.root()), (Status::Conflict, None));
+        assert_eq!((error.status(), error.root(), error.state()), (Status::Conflict, None, None));
         assert_eq!(status(store.remove("s", Default::default())), Status::NotFound);
         assert_eq!(status(store.get(&model, "s", Default::default())), Status::NotFound);
     }
