@@ -103,8 +103,12 @@ TEST_CASE("response replies: events of thoughts and text") {
     CHECK(text == api_cases::greeting().content);
     GenerationRequest whole = request;
     whole.stream = false;
-    CHECK(stream.back()["response"] ==
-          Json::parse(written(whole, api_cases::greeting(), Finish::stop)));
+    Json answer = Json::parse(written(whole, api_cases::greeting(), Finish::stop));
+    CHECK(answer["id"] == "resp_" + std::string(64, 'd'));
+    answer["id"] = "resp_unique"; // that of the first event
+    CHECK(stream.back()["response"] == answer);
+    CHECK(serve::api::response_id(request, api_cases::start(), outcome(Finish::stop)) ==
+          "resp_unique");
     CHECK(events(written(request, api_cases::greeting(), Finish::length)).back()["type"] ==
           "response.incomplete");
 }

@@ -86,9 +86,10 @@ std::string content_text(const Json &content, const std::string &place) {
 }
 
 std::string bare_id(const std::string &id) {
+    std::string_view bare = id;
     for (const std::string_view prefix : {"call_", "toolu_"}) {
-        if (id.starts_with(prefix)) {
-            return id.substr(prefix.size());
+        if (bare.starts_with(prefix)) {
+            return bare_id(std::string(bare.substr(prefix.size())));
         }
     }
     return id;

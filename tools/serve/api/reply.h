@@ -85,6 +85,12 @@ struct ModelEntry {
     uint64_t context = 0;
 };
 
+// Returns the id that the answer to a request of /v1/responses has: "resp_" and the session's
+// digest, or, in a stream, the request's id, for clients refuse an answer whose id is not that of
+// the first event.
+std::string response_id(const GenerationRequest &request, const Start &start,
+                        const Outcome &outcome);
+
 // Bodies in the form of the API; `anthropic`: that of /v1/messages.
 std::string error_body(const Refused &error, bool anthropic);
 std::string models_body(const std::vector<ModelEntry> &models, bool anthropic);

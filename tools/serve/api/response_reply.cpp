@@ -19,7 +19,7 @@ class ResponseWriter : public Writer {
         start_ = start;
         std::string events;
         for (const char *type : {"response.created", "response.in_progress"}) {
-            add(events, type, Json{{"response", answer("in_progress", start.id)}});
+            add(events, type, Json{{"response", answer("in_progress", first_id())}});
         }
         return sent(events);
     }
@@ -44,7 +44,7 @@ class ResponseWriter : public Writer {
         if (outcome.finish == Finish::left) {
             status = "cancelled";
         }
-        Json data = answer(status, outcome.id);
+        Json data = answer(status, response_id(request_, start_, outcome));
         data["output"] = items_;
         data["usage"] = usage(outcome.usage);
         if (outcome.finish == Finish::length) {
@@ -62,7 +62,7 @@ class ResponseWriter : public Writer {
         if (!request_.stream) {
             return error_body(error, false);
         }
-        Json data = answer("failed", start_.id);
+        Json data = answer("failed", first_id());
         data["error"] = Json{{"code", error.status < 500 ? "invalid_prompt" : "server_error"},
                              {"message", error.message}};
         data["output"] = items_;
@@ -76,6 +76,8 @@ class ResponseWriter : public Writer {
   private:
     std::string sent(std::string &events) const { return request_.stream ? std::move(events) : ""; }
 
+    std::string first_id() const { return "resp_" + start_.id; }
+
     static Json usage(const Usage &usage) {
         return Json{{"input_tokens", usage.prompt},
                     {"input_tokens_details",
@@ -87,7 +89,7 @@ class ResponseWriter : public Writer {
 
     Json answer(const char *status, const std::string &id) const {
         Json data = {
-            {"id", "resp_" + id},    {"object", "response"},    {"created_at", start_.created},
+            {"id", id},    {"object", "response"},    {"created_at", start_.created},
             {"status", status},      {"error", nullptr},        {"incomplete_details", nullptr},
             {"model", start_.model}, {"output", Json::array()}, {"usage", nullptr}};
         data.update(request_.echo);
@@ -207,6 +209,11 @@ class ResponseWriter : public Writer {
 };
 
 } // namespace
+
+std::string response_id(const GenerationRequest &request, const Start &start,
+                        const Outcome &outcome) {
+    return "resp_" + (request.stream ? start.id : outcome.id);
+}
 
 std::unique_ptr<Writer> make_response_writer(const GenerationRequest &request) {
     return std::make_unique<ResponseWriter>(request);
