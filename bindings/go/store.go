@@ -97,7 +97,7 @@ func newStore(store *C.stasis_store, backend *hostBackend) *Store {
 }
 
 // OpenStore opens a store, or makes one: "dir:PATH" is a directory, "sqlite:PATH" one file of
-// SQLite. Options may be nil.
+// SQLite, "s3://..." object storage (stasis_store.h). Options may be nil.
 func OpenStore(uri string, options *StoreOptions) (*Store, error) {
 	c := brief("open store")
 	own := c.path(uri) // with a path in it

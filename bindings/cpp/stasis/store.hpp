@@ -53,10 +53,11 @@ class Conflict : public Error {
     std::optional<Digest> root_, state_;
 };
 
-// A directory ("dir:PATH"), a file of SQLite ("sqlite:PATH") or a backend of the host's that keeps
-// any number of sessions. All functions may be called by any number of threads, and any number of
-// processes may use one store: a put replaces exactly what its session was put to or got from last,
-// or throws Conflict, so that no turn is lost.
+// A directory ("dir:PATH"), a file of SQLite ("sqlite:PATH"), object storage ("s3://...", see
+// stasis_store.h) or a backend of the host's that keeps any number of sessions. All functions may
+// be called by any number of threads, and any number of processes may use one store: a put replaces
+// exactly what its session was put to or got from last, or throws Conflict, so that no turn is
+// lost.
 class Store {
   public:
     explicit Store(const std::string &uri, const StoreOptions &options = {}) {

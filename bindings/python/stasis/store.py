@@ -67,9 +67,10 @@ class Collected:
 
 class Store:
     """Any number of sessions, each under a name, in a folder ("dir:PATH"), a file of SQLite
-    ("sqlite:PATH"), or a backend of the host's (`Store.over`). What they have in common is there
-    once. Any number of threads and processes may use it at the same time: a put replaces exactly
-    what its session was put to or got from last, or raises `ConflictError`.
+    ("sqlite:PATH"), object storage ("s3://...", see stasis_store.h), or a backend of the host's
+    (`Store.over`). What they have in common is there once. Any number of threads and processes may
+    use it at the same time: a put replaces exactly what its session was put to or got from last, or
+    raises `ConflictError`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

@@ -114,7 +114,14 @@ enum Detail {
     None,
     Io(io::Error),
     Verify(Box<VerifyReport>),
-    Stored { root: Digest, state: Digest },
+    Stored(Box<Stored>),
+}
+
+/// What a store holds in place of what was expected.
+#[derive(Debug)]
+struct Stored {
+    root: Digest,
+    state: Digest,
 }
 
 /// The result of calls of this crate.
@@ -152,7 +159,7 @@ impl Error {
     /// [`Store`](crate::Store); none: nothing is.
     pub fn root(&self) -> Option<Digest> {
         match &self.detail {
-            Detail::Stored { root, .. } => Some(*root),
+            Detail::Stored(stored) => Some(stored.root),
             _ => None,
         }
     }
@@ -161,7 +168,7 @@ impl Error {
     /// session to be put, if it was put before and the answer was lost.
     pub fn state(&self) -> Option<Digest> {
         match &self.detail {
-            Detail::Stored { state, .. } => Some(*state),
+            Detail::Stored(stored) => Some(stored.state),
             _ => None,
         }
     }
@@ -184,7 +191,7 @@ impl Error {
     }
 
     pub(crate) fn with_stored(self, root: Digest, state: Digest) -> Error {
-        Error { detail: Detail::Stored { root, state }, ..self }
+        Error { detail: Detail::Stored(Box::new(Stored { root, state })), ..self }
     }
 
     pub(crate) fn with_report(self, report: VerifyReport) -> Error {

@@ -168,7 +168,8 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// Opens the store of a URI, or makes one: `dir:PATH` is a directory, `sqlite:PATH` one file.
+    /// Opens the store of a URI, or makes one: `dir:PATH` is a directory, `sqlite:PATH` one file,
+    /// `s3://...` object storage (`stasis_store.h`).
     pub fn open(uri: &str, options: StoreOptions) -> Result<Store> {
         let uri = c_text(uri, "uri")?;
         let given = sys::stasis_store_options {
