@@ -116,6 +116,16 @@ HIDDEN uint32_t __wrap_arc4random(void) {
     return value;
 }
 
+HIDDEN void __wrap_arc4random_buf(void *buffer, size_t bytes) {
+    while (bytes > 0) {
+        const ssize_t got = getrandom(buffer, bytes, 0);
+        if (got > 0) {
+            buffer = (char *)buffer + got;
+            bytes -= (size_t)got;
+        }
+    }
+}
+
 /* Since 2.30. The older function waits by the wall clock, which may be set meanwhile: so a wait
  * takes a second at most, and ends as a spurious one does, after which callers wait on. */
 HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex,

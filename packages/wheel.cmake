@@ -13,7 +13,7 @@ set(LATER dladdr dlclose dlerror dlopen dlsym exp log log2 pow pthread_attr_seta
   pthread_mutexattr_init pthread_mutexattr_settype pthread_once pthread_rwlock_destroy
   pthread_rwlock_init pthread_rwlock_rdlock pthread_rwlock_unlock pthread_rwlock_wrlock
   pthread_setspecific pthread_sigmask stat lstat fstat stat64 lstat64 fstat64
-  __libc_single_threaded __pthread_key_create arc4random _dl_find_object)
+  __libc_single_threaded __pthread_key_create arc4random arc4random_buf _dl_find_object)
 list(TRANSFORM LATER PREPEND -Wl,--wrap=)
 
 function(stasis_for_wheel TARGET)
@@ -65,7 +65,9 @@ foreach(NAME edit tinfo bsd md)
   find_library(STASIS_STATIC_${NAME} lib${NAME}.a REQUIRED)
   list(APPEND EDITOR ${STASIS_STATIC_${NAME}})
 endforeach()
-target_link_libraries(stasis_wheel_command PRIVATE stasis_wheel ${STASIS_STATIC_crypto} ${EDITOR})
+find_library(STASIS_STATIC_event_core libevent_core.a REQUIRED)
+target_link_libraries(stasis_wheel_command PRIVATE stasis_wheel ${STASIS_STATIC_crypto} ${EDITOR}
+  ${STASIS_STATIC_event_core})
 
 if(TARGET stasis_cuda)
   add_library(stasis_wheel_cuda MODULE glibc_2_28.c $<TARGET_OBJECTS:stasis_cuda>)

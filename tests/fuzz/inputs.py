@@ -179,6 +179,22 @@ def constraints():
             yield bytes([kind]) + text
 
 
+def requests():
+    """How it is cut, and what a client sends (fuzz_http.cpp)."""
+    host = b"HTTP/1.1\r\nHost: a\r\n"
+    texts = (b"GET /a%20b?c=d " + host + b"\r\n",
+             b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+             b"OPTIONS * " + host + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+             b"POST http://a/x " + host + b"Content-Length: 3\r\nConnection: close, a\r\n\r\nabc",
+             b"POST / " + host + b"Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n"
+             b"0123456789\r\n0\r\nT: v\r\n\r\n",
+             b"POST / " + host + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+             b"GET / HTTP/1.1\nHost: a\n\n", b"GET / " + host + b"A: b\r\n c\r\n\r\n")
+    for step in (0, 1, 6):
+        yield from (bytes([step]) + text for text in texts)
+        yield bytes([step]) + b"".join(texts[:5])
+
+
 SEEDS = {
     "chat": templates,
     "codec": runs,
@@ -186,6 +202,7 @@ SEEDS = {
     "constraint": constraints,
     "gguf": ggufs,
     "gguf_model": gguf_models,
+    "http": requests,
     "jinja": templates,
     "reply": replies,
     "safetensors": safetensors,

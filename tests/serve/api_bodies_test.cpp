@@ -46,7 +46,8 @@ TEST_CASE("read_completion: prompts as text and as tokens, one a request") {
         {R"({"prompt":"a","messages":[]})", "messages unknown_parameter"},
     };
     for (const auto &[body, expected] : cases) {
-        CAPTURE(body);
+        const auto &shown = body; // clang does not capture a binding
+        CAPTURE(shown);
         CHECK(refusal(read_completion, body).substr(0, strlen(expected)) == expected);
     }
 }
@@ -122,7 +123,8 @@ TEST_CASE("embeddings: what is asked for, and vectors as numbers and as base64")
         {R"({"input":"a","dim":1})", "dim unknown_parameter"},
     };
     for (const auto &[body, expected] : cases) {
-        CAPTURE(body);
+        const auto &shown = body; // clang does not capture a binding
+        CAPTURE(shown);
         CHECK(refusal(read_embedding, body).substr(0, strlen(expected)) == expected);
     }
 }

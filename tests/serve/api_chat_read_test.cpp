@@ -200,7 +200,8 @@ TEST_CASE("read_chat: refuses by name what is wrong") {
         {std::string(101, '['), " invalid_json: the body nests deeper than 100 levels"},
     };
     for (const auto &[body, expected] : cases) {
-        CAPTURE(body);
+        const auto &shown = body; // clang does not capture a binding
+        CAPTURE(shown);
         const std::string got = refusal(read_chat, body);
         CHECK(got.substr(0, expected.size()) == expected);
         CHECK(got.find(": ") + 2 < got.size());

@@ -146,7 +146,8 @@ TEST_CASE("read_messages: refuses by name what is wrong") {
          "tools[0].type unsupported_value"},
     };
     for (const auto &[body, expected] : cases) {
-        CAPTURE(body);
+        const auto &shown = body; // clang does not capture a binding
+        CAPTURE(shown);
         CHECK(refusal(read_messages, body).substr(0, strlen(expected)) == expected);
     }
     const auto counted = serve::api::read_token_count(

@@ -112,7 +112,8 @@ TEST_CASE("read_response: refuses by name what is wrong") {
         {R"({"input":"a","max_tokens":1})", "max_tokens unknown_parameter"},
     };
     for (const auto &[body, expected] : cases) {
-        CAPTURE(body);
+        const auto &shown = body; // clang does not capture a binding
+        CAPTURE(shown);
         CHECK(refusal(read_response, body).substr(0, strlen(expected)) == expected);
     }
     CHECK(read_response(R"({"input":"a","background":false})").echo["background"] == false);

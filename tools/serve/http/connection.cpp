@@ -286,7 +286,7 @@ void Connection::flush() {
 }
 
 void Connection::replied() {
-    const bool keep_alive = reply_->keep_alive() && !loop_.stopping && !refused_ && !cut_;
+    const bool keep_alive = reply_->keep_alive() && !cut_;
     if (cut_ && reply_->cut_needs_reset()) {
         const ::linger none{1, 0};
         setsockopt(socket_, SOL_SOCKET, SO_LINGER, &none, sizeof none);
