@@ -195,6 +195,43 @@ def requests():
         yield bytes([step]) + b"".join(texts[:5])
 
 
+def bodies():
+    """Which API, and a body with much of what it may have (fuzz_requests.cpp)."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    function = {"name": "f", "description": "d", "parameters": schema}
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    parts = [{"type": "text", "text": "a"}]
+    settings = {"model": "m", "stream": True, "temperature": 1, "top_p": 0.5, "seed": 1}
+    chat = {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": parts},
+                         {"role": "assistant", "content": None, "tool_calls": [call]},
+                         {"role": "tool", "tool_call_id": "call_1", "content": "b"}],
+            "tools": [{"type": "function", "function": function}], "tool_choice": "required",
+            "logprobs": True, "top_logprobs": 2, "stop": ["x"], "logit_bias": {"1": 2},
+            "response_format": {"type": "json_schema", "json_schema": {"schema": schema}},
+            "reasoning_effort": "low", "chat_template_kwargs": {"x": 1}, "n": 2, **settings}
+    completion = {"prompt": [1, 2], "logprobs": 1, "guided_choice": ["a", "b"], **settings}
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+             {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "b"}]},
+             {"type": "message", "role": "assistant", "content": "c"},
+             {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+             {"type": "function_call_output", "call_id": "1", "output": "d"}]
+    response = {"input": items, "instructions": "i", "tools": [{"type": "function", **function}],
+                "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}},
+                "previous_response_id": "resp_1", "reasoning": {"effort": "high"},
+                "include": ["message.output_text.logprobs"], "metadata": {"a": "b"}, **settings}
+    blocks = [{"type": "thinking", "thinking": "a", "signature": ""}, *parts,
+              {"type": "tool_use", "id": "1", "name": "f", "input": {"a": 1}}]
+    result = {"type": "tool_result", "tool_use_id": "1", "content": parts}
+    count = {"system": parts, "messages": [{"role": "assistant", "content": blocks},
+                                           {"role": "user", "content": [result, *parts]}],
+             "tools": [{"name": "f", "input_schema": schema}], "thinking": {"type": "adaptive"},
+             "tool_choice": {"type": "tool", "name": "f"}, "output_config": {"effort": "low"}}
+    message = {"max_tokens": 9, "stop_sequences": ["x"], **count, **settings}
+    embedding = {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 2}
+    for api, body in enumerate((chat, completion, response, message, count, embedding)):
+        yield bytes([api]) + json.dumps(body).encode()
+
+
 SEEDS = {
     "chat": templates,
     "codec": runs,
@@ -205,6 +242,7 @@ SEEDS = {
     "http": requests,
     "jinja": templates,
     "reply": replies,
+    "requests": bodies,
     "safetensors": safetensors,
     "snapshot": snapshots,
     "store": stores,
