@@ -86,8 +86,6 @@ size_t take_body(char *data, size_t, size_t count, void *user) noexcept {
     return count;
 }
 
-size_t take_body_first(char *data, size_t size, size_t count, void *user) noexcept;
-
 int count_begun(void *user, char *, char *, int, int) noexcept {
     static_cast<Exchange *>(user)->begun += 1;
     return CURL_PREREQFUNC_OK;

@@ -29,7 +29,7 @@ struct Exchange {
     bool sent = false; // without an answer: the service may have done what was asked
     int begun = 0; // times that it was sent: libcurl itself sends again on a lost old connection
     size_t received = 0;
-    std::string text, etag, date, content_range, retry_after, problem;
+    std::string text, etag, date, content_range, problem;
     uint64_t content_length = 0;
 };
 

@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kWithSize = size_t{1} << 20;  // of an object, that come with its size
 constexpr size_t kPartBytes = size_t{4} << 20; // that one request reads
 constexpr size_t kPartsAtOnce = 8;
-constexpr size_t kFetchedMax = 32, kSeenMax = 4096; // remembered
-constexpr int kRounds = 8;                          // of a put whose object comes and goes
+constexpr size_t kFetchedMax = size_t{64} << 20, kSeenMax = 4096; // bytes, keys: remembered
+constexpr int kRounds = 8; // of a put whose object comes and goes
 
 const char *const kMarker = ".stasis-store", *const kMarked = "stasis-store 1\n";
 
@@ -96,6 +96,11 @@ void Objects::make() {
 }
 
 std::optional<uint64_t> Objects::size(const std::string &key) {
+    if (std::optional<Bytes> kept = cache_.get(key)) {
+        const uint64_t size = kept->size();
+        keep({key, std::move(*kept)});
+        return size;
+    }
     Bytes bytes(kWithSize);
     const Question question{"GET", full(key), "", {{"range", range_header(0, kWithSize)}},
                             {},    bytes};
@@ -113,6 +118,7 @@ std::optional<uint64_t> Objects::size(const std::string &key) {
     }
     if (answer.received == *total) {
         bytes.resize(answer.received);
+        cache_.put(key, bytes);
         keep({key, std::move(bytes)});
     }
     return total;
@@ -120,10 +126,14 @@ std::optional<uint64_t> Objects::size(const std::string &key) {
 
 void Objects::keep(Fetched fetched) {
     const std::lock_guard held(mutex_);
-    fetched_.push_back(std::move(fetched));
-    if (fetched_.size() > kFetchedMax) {
-        fetched_.pop_front();
+    uint64_t total = fetched.bytes.size();
+    for (const Fetched &each : fetched_) {
+        total += each.bytes.size();
     }
+    for (; !fetched_.empty() && total > kFetchedMax; fetched_.pop_front()) {
+        total -= fetched_.front().bytes.size();
+    }
+    fetched_.push_back(std::move(fetched));
 }
 
 std::optional<Bytes> Objects::take(const std::string &key, size_t bytes) {
@@ -162,12 +172,22 @@ bool Objects::read(const std::string &key, uint64_t offset, std::span<uint8_t> i
             return true;
         }
     }
+    if (const std::optional<Bytes> kept = cache_.get(key)) {
+        if (offset > kept->size() || into.size() > kept->size() - offset) {
+            return false;
+        }
+        std::copy_n(kept->begin() + static_cast<ptrdiff_t>(offset), into.size(), into.begin());
+        return true;
+    }
     const size_t step = kPartBytes * kPartsAtOnce;
     for (size_t done = 0; done < into.size(); done += step) {
         if (!read_parts(key, offset + done,
                         into.subspan(done, std::min(step, into.size() - done)))) {
             return false;
         }
+    }
+    if (offset == 0) { // perhaps all of it
+        cache_.put(key, into);
     }
     return true;
 }
@@ -231,6 +251,7 @@ void Objects::put(const std::string &key, std::span<const uint8_t> bytes) {
         }
         const Answer answer = service_.ask(question);
         if (answer.status == 200) {
+            cache_.put(key, bytes);
             return;
         }
         // 409: another writer is putting it at this moment.

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "modules/s3/cache.h"
 #include "modules/s3/service.h"
 
 namespace stasis_s3 {
@@ -22,7 +23,8 @@ struct Root {
 
 class Objects {
   public:
-    Objects(const Settings &settings, const Host &host) : service_(settings, host) {}
+    Objects(const Settings &settings, const Host &host)
+        : service_(settings, host), cache_(settings.cache, settings.cache_bytes) {}
 
     // Finds the store, or makes one unless it has to be there. Throws Failure: NOT_FOUND;
     // INVALID_ARGUMENT if something else is there; VERSION; UNSUPPORTED if the service does not
@@ -58,8 +60,9 @@ class Objects {
     std::optional<Bytes> take(const std::string &key, size_t bytes);
 
     Service service_;
+    Cache cache_;
     std::mutex mutex_;
-    std::deque<Fetched> fetched_; // small objects that came with their size
+    std::deque<Fetched> fetched_; // objects that came with their size
     std::set<std::string> seen_;  // objects that were there when they were last looked for
 };
 

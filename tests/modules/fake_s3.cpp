@@ -35,12 +35,15 @@ class Running {
         close(input[0]);
         close(output[1]);
         input_ = input[1];
-        char text[16] = {};
-        if (::read(output[0], text, sizeof text - 1) <= 0) {
-            throw std::runtime_error("the fake service did not start");
+        std::string line; // read to its end: with its output closed the service would fail
+        for (char c = 0; ::read(output[0], &c, 1) == 1 && c != '\n';) {
+            line += c;
         }
         close(output[0]);
-        port_ = std::atoi(text);
+        port_ = std::atoi(line.c_str());
+        if (port_ == 0) {
+            throw std::runtime_error("the fake service did not start");
+        }
     }
     ~Running() {
         close(input_);

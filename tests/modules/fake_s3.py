@@ -254,6 +254,6 @@ Handler.disable_nagle_algorithm = True
 Handler.wbufsize = -1
 server = Server(("127.0.0.1", 0), Handler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-print(server.server_address[1], flush=True)
+os.write(1, f"{server.server_address[1]}\n".encode())  # at once: who reads it may go
 sys.stdin.buffer.read()
 os._exit(0)

@@ -1,15 +1,18 @@
 # Stores in object storage (libstasis_s3), in a real service: SeaweedFS, as tools/get_seaweedfs
-# fetches it. The module's behaviour in trouble is tested in tests/modules.
+# fetches it; and in a service that makes trouble (tests/modules/fake_s3.py).
+import json
 import os
 import pathlib
 import random
 import shutil
 import subprocess
+import sys
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import seaweedfs
-from stasis_process import CommandTest, GEMMA, LLAMA, comma, command
+from stasis_process import CommandTest, GEMMA, LLAMA, ROOT, comma, command
 
 
 class Refused(CommandTest):
@@ -32,19 +35,16 @@ class Refused(CommandTest):
         self.assertIn("UNSUPPORTED", done.stderr)
 
 
-class S3(CommandTest):
+class Stores(CommandTest):
+    """Sessions in the store `self.uri`."""
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.service = seaweedfs.start(cls)
         os.environ.update(AWS_ACCESS_KEY_ID=seaweedfs.ACCESS,
                           AWS_SECRET_ACCESS_KEY=seaweedfs.SECRET)
         cls.addClassCleanup(lambda: [os.environ.pop(name) for name in (
             "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")])
-
-    def setUp(self):
-        super().setUp()
-        self.uri = self.service.uri(self.id().rsplit(".", 1)[1])
 
     def save(self, name, model, tokens):
         return self.json("run", model, "--tokens", comma(tokens), "-n", 0, "--save",
@@ -69,6 +69,17 @@ class S3(CommandTest):
         self.ok("store", self.uri, "export", name, self.path("out"), "--overwrite")
         self.assertEqual(pathlib.Path(self.path("out")).read_bytes(),
                          pathlib.Path(self.path(path)).read_bytes())
+
+
+class S3(Stores):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.service = seaweedfs.start(cls)
+
+    def setUp(self):
+        super().setUp()
+        self.uri = self.service.uri(self.id().rsplit(".", 1)[1])
 
     def test_there_and_back(self):
         digest = self.save("a", GEMMA, range(3, 200))
@@ -149,3 +160,108 @@ class S3(CommandTest):
             self.put_in_place("b", f"k{round_}")
             self.same(f"k{round_}", "b")
         self.same("kept", "a")
+
+    def test_a_cache_that_is_damaged_is_only_slower(self):
+        self.save("a", GEMMA, range(3, 200))
+        self.uri += f"&cache={self.path('cache')}&cache_bytes=100000000"
+        self.ok("store", self.uri, "import", self.path("a"), "s")
+        self.same("s", "a")
+        kept = [path for path in pathlib.Path(self.path("cache")).rglob("*") if path.is_file()]
+        self.assertGreater(len(kept), 3)
+        for number, path in enumerate(kept):
+            whole = path.read_bytes()
+            path.write_bytes([b"", whole[:-1], b"x" + whole[1:]][number % 3])
+        self.same("s", "a")
+        self.assertEqual([path for path in kept if path.read_bytes()[:1] in (b"", b"x")], [])
+        shutil.rmtree(self.path("cache"))
+        self.same("s", "a")
+
+
+class Trouble(Stores):
+    def setUp(self):
+        super().setUp()
+        process = subprocess.Popen(
+            [sys.executable, ROOT / "tests/modules/fake_s3.py", seaweedfs.ACCESS, seaweedfs.SECRET],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)  # with which it ends
+        self.origin = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        self.uri = f"s3://test/p?endpoint={self.origin}"
+
+    def ask(self, path, trouble=None):
+        request = urllib.request.Request(self.origin + path, json.dumps(trouble).encode())
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def counted(self, *arguments):
+        """Requests by their methods, but for the one that opens the store."""
+        self.ask("/_trouble", {})
+        self.ok("store", self.uri, *arguments)
+        counts = self.ask("/_counts")
+        counts["GET"] -= 1
+        return {method: count for method, count in counts.items() if method != "calls" and count}
+
+    def test_how_many_requests_a_session_takes(self):
+        self.save("a", GEMMA, range(3, 200))
+        self.ok("store", self.uri, "import", self.path("a"), "other")  # makes the store
+        self.ok("store", self.uri, "remove", "other")
+        # A root is read and put; each payload is looked for and put, or touched; a segment.
+        again = self.counted("import", self.path("a"), "s")
+        payloads = again["HEAD"]
+        self.assertGreater(payloads, 3)
+        self.assertEqual(again, {"GET": 1, "HEAD": payloads, "PUT": payloads + 3})
+        self.assertEqual(self.counted("export", "s", self.path("out")), {"GET": payloads + 2})
+        self.assertEqual(self.counted("fork", "s", "t"), {"GET": 2, "PUT": 1})
+        self.assertEqual(self.counted("remove", "t"), {"GET": 1, "DELETE": 1})
+        self.assertEqual(self.counted("list"), {"GET": 2})
+
+    def test_passing_trouble_is_not_noticed(self):
+        self.save("a", GEMMA, range(3, 200))
+        for number, trouble in enumerate(({"lose_every": 5}, {"cut_every": 4}, {
+                "refuse_every": 4, "status": 503, "code": "SlowDown"}, {"page": 2},
+                {"ahead": 100000})):
+            self.ask("/_trouble", trouble)
+            name = f"s{number}"
+            self.ok("store", self.uri, "import", self.path("a"), name)
+            self.ok("store", self.uri, "fork", name, name + " fork")
+            self.same(name + " fork", "a")
+            self.ok("store", self.uri, "remove", name + " fork")
+            self.assertEqual(len(self.names()), number + 1)
+
+    def test_lasting_trouble_is_told_and_loses_nothing(self):
+        self.save("a", GEMMA, range(3, 200))
+        self.save("b", GEMMA, range(4, 200))
+        self.ok("store", self.uri, "import", self.path("a"), "s")
+        for call in range(2, 12):  # the nth request finds the service full
+            self.ask("/_trouble", {"refuse": call, "status": 507, "code": "Full"})
+            self.refused("store", self.uri, "import", self.path("b"), "s", "--overwrite",
+                         names=["HTTP status 507", self.origin, "IO"])
+            self.ask("/_trouble", {})
+            self.same("s", "a")
+        self.ask("/_trouble", {"damage_every": 1})
+        self.refused("store", self.uri, "export", "s", self.path("new"))
+        self.assertFalse(pathlib.Path(self.path("new")).exists())
+        self.ask("/_trouble", {})
+        self.same("s", "a")
+
+    def test_what_is_old_and_unnamed_is_collected(self):
+        self.save("a", GEMMA, range(3, 200))
+        self.save("b", GEMMA, range(404, 600))
+        self.ok("store", self.uri, "import", self.path("a"), "s")
+        self.ok("store", self.uri, "import", self.path("b"), "t")
+        self.ok("store", self.uri, "remove", "t")
+        self.assertEqual(self.json("store", self.uri, "collect")["removed_objects"], 0)
+        self.ask("/_trouble", {"ahead": 25 * 3600})  # the service's clock alone tells the age
+        collected = self.json("store", self.uri, "collect")
+        self.assertGreater(collected["removed_objects"], 3)
+        self.assertLess(collected["removed_objects"], collected["objects"])
+        self.same("s", "a")
+        # What is put again is young, whatever it was before.
+        self.ok("store", self.uri, "remove", "s")
+        self.ok("store", self.uri, "import", self.path("a"), "u")
+        self.ok("store", self.uri, "remove", "u")
+        self.assertEqual(self.json("store", self.uri, "collect")["removed_objects"], 0)
+        self.ask("/_trouble", {"ahead": 50 * 3600})
+        collected = self.json("store", self.uri, "collect")
+        self.assertEqual(collected["removed_objects"], collected["objects"])
