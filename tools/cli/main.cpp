@@ -86,6 +86,7 @@ int main(int argc, char **argv) {
     command::add_diff(app, exit_code);
     command::add_compact(app, exit_code);
     command::add_store(app, exit_code);
+    command::add_serve(app, exit_code);
     command::add_verify(app, exit_code);
     command::add_replay(app, exit_code);
     command::add_report(app, exit_code);

@@ -72,6 +72,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     options.date = date.c_str();
     options.copy_weights = choice.copy_weights ? 1 : 0;
     options.verify_weights = choice.verify_weights ? 1 : 0;
+    options.kv_budget_bytes = choice.kv_budget;
     options.cancel = cancel;
 
     Progress progress("loading " + choice.path);

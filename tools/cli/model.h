@@ -17,6 +17,7 @@ struct ModelChoice {
     uint32_t threads = 0;
     std::string kernels, device, profile, chat_template, date;
     bool copy_weights = false, verify_weights = false;
+    uint64_t kv_budget = 0; // bytes; 0: no limit
 };
 
 // Adds the positional MODEL.

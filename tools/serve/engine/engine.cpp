@@ -1,0 +1,78 @@
+// Admission, and the end; see engine.h.
+#include "tools/serve/engine/engine.h"
+
+#include <chrono>
+
+#include "tools/serve/engine/generation.h"
+
+namespace serve {
+
+namespace {
+
+constexpr size_t kWorkers = 4; // they wait for stores, and for passes
+
+} // namespace
+
+Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
+               const EngineLimits &limits)
+    : limits_(limits), models_(std::move(models)), sessions_(std::move(store), limits.live_max),
+      workers_(kWorkers) {}
+
+ServedModel &Engine::model(const std::string &name) const {
+    for (const std::unique_ptr<ServedModel> &model : models_) {
+        if (name.empty() || model->name() == name) {
+            return *model;
+        }
+    }
+    throw api::Refused{404, "model_not_found",
+                       "the model '" + name +
+                           "' is not served here: GET /v1/models lists those "
+                           "that are",
+                       "model"};
+}
+
+void Engine::enter(Generation &generation, size_t replies) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (closing()) {
+        throw refusal(STASIS_CANCELLED, "");
+    }
+    if (running_ + replies > limits_.running_max) {
+        throw api::Refused{429, "rate_limit_exceeded",
+                           std::to_string(running_) + " replies run or wait already, of at most " +
+                               std::to_string(limits_.running_max),
+                           ""};
+    }
+    running_ += replies;
+    generations_.insert(&generation);
+}
+
+void Engine::leave(size_t replies) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    running_ -= replies;
+}
+
+void Engine::forget(Generation &generation) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    generations_.erase(&generation);
+    changed_.notify_all();
+}
+
+size_t Engine::running() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return running_;
+}
+
+void Engine::close(uint32_t seconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    closing_ = true;
+    const auto over = [this] { return generations_.empty(); };
+    if (changed_.wait_for(lock, std::chrono::seconds(seconds), over)) {
+        return;
+    }
+    for (Generation *generation : generations_) {
+        generation->cancel();
+    }
+    changed_.wait(lock, over);
+}
+
+} // namespace serve

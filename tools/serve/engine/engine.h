@@ -1,0 +1,70 @@
+// What requests are served with: models, sessions, workers, limits, and the requests that run.
+// Must not know HTTP's forms of requests.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/serve/engine/served_model.h"
+#include "tools/serve/engine/sessions.h"
+#include "tools/serve/engine/workers.h"
+
+namespace serve {
+
+struct EngineLimits {
+    uint32_t sessions_max = 64; // that draw a token in a pass
+    size_t running_max = 256;   // replies that run or wait at the same time; more get 429
+    uint64_t tokens_max = 0;    // of a reply; 0: up to the model's context
+    uint64_t timeout_ms = 0;    // of a reply; 0: none
+    size_t live_max = 64;       // sessions kept in memory that do not run
+};
+
+struct EngineCounts {
+    std::atomic<uint64_t> replies{0}, refused{0}, failed{0}, left{0};
+    std::atomic<uint64_t> prompt_tokens{0}, cached_tokens{0}, reply_tokens{0};
+};
+
+class Generation;
+
+class Engine {
+  public:
+    Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
+           const EngineLimits &limits);
+
+    // Returns the model of this name; "" is the first one. Throws api::Refused.
+    ServedModel &model(const std::string &name) const;
+    const std::vector<std::unique_ptr<ServedModel>> &models() const { return models_; }
+    Sessions &sessions() { return sessions_; }
+    Workers &workers() { return workers_; }
+    const EngineLimits &limits() const { return limits_; }
+    EngineCounts &counts() { return counts_; }
+
+    // Takes places for replies. Throws api::Refused: too many run, or the server is shutting down.
+    void enter(Generation &generation, size_t replies);
+    void leave(size_t replies);
+    void forget(Generation &generation);
+    size_t running() const;
+    // Refuses all that comes. Then waits until nothing runs, or, after the time, cancels what does
+    // and waits for that.
+    void close(uint32_t seconds);
+    bool closing() const { return closing_.load(); }
+
+  private:
+    const EngineLimits limits_;
+    const std::vector<std::unique_ptr<ServedModel>> models_;
+    Sessions sessions_;
+    EngineCounts counts_;
+    std::atomic<bool> closing_{false};
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::set<Generation *> generations_;
+    size_t running_ = 0;
+    Workers workers_; // its threads end before all above
+};
+
+} // namespace serve

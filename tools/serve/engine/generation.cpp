@@ -1,0 +1,388 @@
+// A request from its session to its last byte; see generation.h. Here: how it begins.
+#include "tools/serve/engine/generation.h"
+
+#include <algorithm>
+
+#include "tools/cli/terminal.h"
+#include "tools/serve/engine/prefixes.h"
+#include "tools/serve/engine/stored.h"
+
+namespace serve {
+
+using command::sized;
+
+namespace {
+
+// Pages are shared within a tenant: how long a prompt takes tells nothing of other tenants'.
+uint64_t domain_of(const std::string &tenant) {
+    if (tenant == kOneTenant) {
+        return STASIS_DOMAIN_COMMON;
+    }
+    const uint64_t domain = std::stoull(sha256(tenant).substr(0, 16), nullptr, 16);
+    return domain == STASIS_DOMAIN_PRIVATE ? 1 : domain;
+}
+
+stasis_cancel *make_cancel() {
+    stasis_cancel *cancel = nullptr;
+    stasis_error error{};
+    require(stasis_cancel_create(&cancel, &error), error);
+    return cancel;
+}
+
+} // namespace
+
+Generation::Generation(Engine &engine, std::shared_ptr<http::Exchange> exchange,
+                       api::GenerationRequest request, std::string tenant)
+    : engine_(engine), exchange_(std::move(exchange)), request_(std::move(request)),
+      tenant_(std::move(tenant)), cancel_(make_cancel()) {}
+
+Generation::~Generation() {
+    leave();
+    engine_.forget(*this);
+}
+
+// Before the last byte is sent: a client that has it may ask again.
+void Generation::leave() {
+    if (entered_.exchange(false)) {
+        engine_.leave(request_.choices);
+    }
+}
+
+void Generation::cancel() {
+    stasis_cancel_request(cancel_.get());
+}
+
+void Generation::start() {
+    exchange_->on_gone([weak = weak_from_this()] {
+        if (const std::shared_ptr<Generation> generation = weak.lock()) {
+            generation->gone_ = true;
+            generation->cancel();
+        }
+    });
+    try {
+        model_ = &engine_.model(request_.model);
+        engine_.enter(*this, request_.choices);
+        entered_ = true;
+    } catch (const api::Refused &refused) {
+        refuse(refused);
+        return;
+    }
+    engine_.workers().post([self = shared_from_this()] { self->prepare(); });
+}
+
+void Generation::refuse(const api::Refused &refused) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failed_) {
+        return;
+    }
+    failed_ = true;
+    ++(refused.status < 500 ? engine_.counts().refused : engine_.counts().failed);
+    if (begun_ && request_.stream) {
+        send(writer_->fail(refused));
+        exchange_->end();
+        return;
+    }
+    http::Headers headers = {{"content-type", "application/json"}};
+    if (refused.status == 429 || refused.status == 503) {
+        headers.emplace_back("retry-after", "1");
+    }
+    exchange_->reply(refused.status, std::move(headers),
+                     api::error_body(refused, request_.dialect == api::Dialect::messages));
+}
+
+void Generation::send(const std::string &piece) {
+    if (!piece.empty()) {
+        exchange_->write(piece);
+    }
+}
+
+std::string Generation::turn_name(const api::Json &conversation) const {
+    return "c_" + sha256(model_->identity() + "\n" + conversation.dump());
+}
+
+// Finds the longest beginning of the conversation, up to a reply, that is kept.
+void Generation::find_by_turns() {
+    const api::Json &messages = request_.conversation.at("messages");
+    for (size_t count = messages.size(); count-- > 1;) {
+        if (messages[count - 1].value("role", "") != "assistant") {
+            continue;
+        }
+        api::Json beginning = request_.conversation;
+        beginning["messages"] = api::Json(messages.begin(), messages.begin() + count);
+        std::optional<Sessions::Found> found =
+            engine_.sessions().take_named(*model_, tenant_, turn_name(beginning));
+        if (found) {
+            first_ = std::move(found->session);
+            before_ = found->id;
+            return;
+        }
+    }
+}
+
+void Generation::write_conversation() {
+    if (is_conversation()) {
+        conversation_ =
+            request_.conversation.dump(-1, ' ', false, api::Json::error_handler_t::replace);
+    }
+}
+
+void Generation::find_session() {
+    write_conversation();
+    if (!request_.previous.empty()) {
+        const std::string id = id_in(request_.previous, "resp_");
+        std::optional<Sessions::Found> found;
+        if (!id.empty()) {
+            found = engine_.sessions().find(*model_, tenant_, id);
+        }
+        if (!found) {
+            throw api::Refused{404, "previous_response_not_found",
+                               "there is no stored response '" + request_.previous + "'",
+                               "previous_response_id"};
+        }
+        first_ = std::move(found->session);
+        before_ = found->id;
+        const std::string stored = data_of(first_.get(), kConversationData);
+        if (stored.empty()) {
+            throw api::Refused{400, "invalid_request_error",
+                               "'" + request_.previous + "' is not a conversation",
+                               "previous_response_id"};
+        }
+        request_.conversation = api::continued(api::Json::parse(stored), request_.conversation);
+        write_conversation();
+    } else if (is_conversation()) {
+        find_by_turns();
+    }
+    if (!first_) {
+        stasis_session *made = nullptr;
+        stasis_error error{};
+        auto options = sized<stasis_session_options>();
+        options.domain = domain_of(tenant_);
+        require(stasis_session_create(model_->model(), &options, &made, &error), error);
+        first_.reset(made);
+        find_by_tokens();
+    }
+}
+
+// Finds a session that has the longest beginning of the prompt, which is then cut where they part.
+void Generation::find_by_tokens() {
+    const std::vector<stasis_token> tokens =
+        is_conversation() ? lacking_tokens(first_.get()).tokens : prompt_;
+    beginnings_ = prefix_names(model_->identity(), tokens);
+    for (size_t i = beginnings_.size(); i-- > 0;) {
+        if (engine_.sessions().has_computed(tenant_, beginnings_[i])) {
+            return; // the model's own prefix cache has its pages
+        }
+        std::optional<Sessions::Found> found =
+            engine_.sessions().take_named(*model_, tenant_, beginnings_[i]);
+        if (found) {
+            first_ = std::move(found->session);
+            return;
+        }
+    }
+}
+
+// Returns what the log lacks of the conversation, and from which position on.
+Generation::Lacking Generation::lacking_tokens(const stasis_session *session) const {
+    Lacking lacking;
+    stasis_error error{};
+    size_t count = 0;
+    const auto ask = [&] {
+        return stasis_session_chat_tokens(
+            session, conversation_.data(), conversation_.size(), STASIS_CHAT_REPLY,
+            &lacking.position, lacking.tokens.data(), lacking.tokens.size(), &count, &error);
+    };
+    stasis_status status = ask();
+    if (status == STASIS_BUFFER_TOO_SMALL) {
+        lacking.tokens.resize(count);
+        status = ask();
+    }
+    require(status, error);
+    return lacking;
+}
+
+// Cuts off what the log has otherwise than the prompt.
+void Generation::align(stasis_session *session) {
+    stasis_error error{};
+    auto info = sized<stasis_session_info>();
+    require(stasis_session_get_info(session, &info, &error), error);
+    Lacking lacking;
+    if (is_conversation()) {
+        lacking = lacking_tokens(session);
+    } else { // at least the last token is computed, for its logits
+        std::vector<stasis_token> log(info.position);
+        size_t count = 0;
+        require(stasis_session_tokens(session, 0, log.data(), nullptr, log.size(), &count, &error),
+                error);
+        const size_t most = std::min(log.size(), prompt_.size() - 1);
+        lacking.position = static_cast<uint64_t>(
+            std::mismatch(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(most),
+                          prompt_.begin())
+                .first -
+            log.begin());
+        prompt_.erase(prompt_.begin(),
+                      prompt_.begin() + static_cast<std::ptrdiff_t>(lacking.position));
+        lacking.tokens = prompt_;
+    }
+    if (lacking.position < info.position) {
+        require(stasis_session_rewind(session, lacking.position, STASIS_REWIND_RECOMPUTE, nullptr,
+                                      &error),
+                error);
+    }
+    prompt_tokens_ = lacking.position + lacking.tokens.size();
+}
+
+void Generation::configure(stasis_session *session, uint32_t choice) const {
+    stasis_error error{};
+    auto sampling = sized<stasis_sampling>();
+    require(stasis_model_recommended_sampling(model_->model(), &sampling, &error), error);
+    const auto take = [](const auto &given, auto &field) { field = given.value_or(field); };
+    take(request_.temperature, sampling.temperature);
+    take(request_.top_p, sampling.top_p);
+    take(request_.min_p, sampling.min_p);
+    take(request_.top_k, sampling.top_k);
+    take(request_.repetition_penalty, sampling.repetition_penalty);
+    take(request_.frequency_penalty, sampling.frequency_penalty);
+    take(request_.presence_penalty, sampling.presence_penalty);
+    sampling.seed = request_.seed.value_or(0) + choice;
+    std::vector<stasis_token> tokens;
+    std::vector<float> biases;
+    for (const auto &[token, bias] : request_.bias) {
+        tokens.push_back(token);
+        biases.push_back(bias);
+    }
+    if (!tokens.empty()) {
+        sampling.bias_count = static_cast<uint32_t>(tokens.size());
+        sampling.bias_tokens = tokens.data();
+        sampling.bias = biases.data();
+    }
+    require(stasis_session_set_sampling(session, &sampling, &error), error);
+    const api::Form &form = request_.form;
+    require(stasis_session_set_constraint(session, form.kind,
+                                          form.text.empty() ? nullptr : form.text.data(),
+                                          form.text.size(), cancel_.get(), &error),
+            error);
+}
+
+void Generation::submit(Choice &choice, bool with_prompt) {
+    std::vector<const char *> stops;
+    for (const std::string &stop : request_.stops) {
+        stops.push_back(stop.c_str());
+    }
+    auto options = sized<stasis_generate_options>();
+    uint64_t most = request_.tokens_max.value_or(0);
+    if (engine_.limits().tokens_max != 0) {
+        most =
+            most == 0 ? engine_.limits().tokens_max : std::min(most, engine_.limits().tokens_max);
+    }
+    options.tokens_max = most == 0 ? 0 : most - choice.drawn;
+    options.stop_strings = stops.data();
+    options.stop_string_count = stops.size();
+    options.cancel = cancel_.get();
+    options.log_probability_count = request_.log_probabilities ? std::max(request_.best, 1U) : 0;
+    options.timeout_ms = engine_.limits().timeout_ms;
+    auto prompt = sized<stasis_prompt>();
+    if (with_prompt && is_conversation()) {
+        prompt.conversation = conversation_.data();
+        prompt.conversation_length = conversation_.size();
+    } else if (with_prompt) {
+        prompt.tokens = prompt_.data();
+        prompt.token_count = prompt_.size();
+    }
+    model_->submit(choice.session.get(), options, prompt, choice);
+}
+
+// Returns the tokens of a prompt that is no conversation.
+std::vector<stasis_token> Generation::plain_prompt() const {
+    std::vector<stasis_token> tokens = request_.tokens;
+    if (tokens.empty()) {
+        try {
+            tokens = command::tokenize(model_->model(), request_.prompt,
+                                       STASIS_TOKENIZE_BOS | STASIS_TOKENIZE_SPECIAL);
+        } catch (const command::Failure &failure) {
+            throw api::Refused{400, "invalid_request_error", failure.what(), "prompt"};
+        }
+    }
+    if (tokens.empty()) {
+        throw api::Refused{400, "invalid_request_error", "the prompt has no token", "prompt"};
+    }
+    return tokens;
+}
+
+void Generation::prepare() {
+    try {
+        if (request_.answer == api::Answer::tool) {
+            throw api::Refused{400, "invalid_request_error",
+                               "a call cannot be forced here: 'auto' and 'none' are known",
+                               "tool_choice"};
+        }
+        if (!request_.kept.empty()) {
+            throw api::Refused{400, "invalid_request_error",
+                               "conversations are not kept here: use previous_response_id",
+                               "conversation"};
+        }
+        if (is_conversation() && request_.answer == api::Answer::none) {
+            request_.conversation.erase("tools");
+        }
+        if (!is_conversation()) {
+            prompt_ = plain_prompt();
+        }
+        find_session();
+        align(first_.get());
+        // The same request has the same id, for the same reply follows.
+        start_.id = sha256(model_->identity() + conversation_ + "\n" + exchange_->request().body)
+                        .substr(0, kRequestIdLength);
+        start_.model = model_->name();
+        start_.created = now();
+        start_.prompt_tokens = prompt_tokens_;
+        writer_ = api::make_writer(request_);
+        begin_choices();
+    } catch (const api::Refused &refused) {
+        refuse(refused);
+    } catch (const std::exception &error) {
+        refuse({500, "server_error", error.what(), ""});
+    }
+}
+
+// All choices are made and configured before any is submitted, so that a refusal is whole.
+void Generation::begin_choices() {
+    for (uint32_t i = 0; i < request_.choices; ++i) {
+        auto choice = std::make_unique<Choice>();
+        choice->of = this;
+        choice->index = i;
+        if (i + 1 < request_.choices) {
+            stasis_session *copy = nullptr;
+            stasis_error error{};
+            require(stasis_session_fork(first_.get(), &copy, &error), error);
+            choice->session.reset(copy);
+        } else {
+            choice->session = std::move(first_);
+        }
+        configure(choice->session.get(), i);
+        auto info = sized<stasis_session_info>();
+        stasis_error error{};
+        require(stasis_session_get_info(choice->session.get(), &info, &error), error);
+        choice->begin = info.position;
+        choice->reused = info.tokens_reused;
+        choices_.push_back(std::move(choice));
+    }
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        open_ = choices_.size();
+    }
+    for (const std::unique_ptr<Choice> &choice : choices_) {
+        choice->self = shared_from_this(); // until its end was heard and worked on
+        try {
+            submit(*choice, true);
+        } catch (const api::Refused &refused) {
+            choice->self = nullptr;
+            if (choice == choices_.front()) {
+                throw;
+            }
+            cancel(); // the ends of those before come
+            refuse(refused);
+            return;
+        }
+    }
+}
+
+} // namespace serve

@@ -1,0 +1,103 @@
+// A request for replies, from its session to its last byte. It is prepared and finished by workers,
+// and hears of its tokens on the model's computing thread. Must not know sockets.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tools/serve/api/reply.h"
+#include "tools/serve/engine/engine.h"
+#include "tools/serve/http/server.h"
+
+namespace serve {
+
+class Generation : public std::enable_shared_from_this<Generation> {
+  public:
+    Generation(Engine &engine, std::shared_ptr<http::Exchange> exchange,
+               api::GenerationRequest request, std::string tenant);
+    ~Generation();
+
+    // Refuses the request or begins it; returns at once. The reply goes to the exchange.
+    void start();
+    // Ends the replies that run, which keep what they have.
+    void cancel();
+
+  private:
+    // One of the replies.
+    struct Choice : Listener {
+        Generation *of = nullptr;
+        uint32_t index = 0;
+        command::Session session;
+        std::shared_ptr<Generation> self; // while the scheduler has the session
+        uint64_t begin = 0;               // positions that the session had
+        uint64_t reused = 0;              // stasis_session_info::tokens_reused then
+        uint64_t drawn = 0;               // by earlier tries
+        std::string text;                 // of all events
+        std::string shown_stop;           // the stop string that ended it
+        api::Reply reply;
+        uint32_t stop_reason = STASIS_STOP_LENGTH;
+        stasis_status status = STASIS_OK;
+        std::string message;
+        bool over = false; // its end was heard
+        void hear(const stasis_scheduler_event &event) override;
+    };
+
+    void prepare();
+    void find_session();
+    void find_by_turns();
+    void find_by_tokens();
+    void write_conversation();
+    struct Lacking {
+        uint64_t position = 0;
+        std::vector<stasis_token> tokens;
+    };
+    Lacking lacking_tokens(const stasis_session *session) const;
+    std::vector<stasis_token> plain_prompt() const;
+    void begin_choices();
+    void begin_reply();
+    void configure(stasis_session *session, uint32_t choice) const;
+    void submit(Choice &choice, bool with_prompt);
+    void align(stasis_session *session);
+    void token(Choice &choice, const stasis_scheduler_event &event);
+    void read_reply(Choice &choice, bool complete) const;
+    void add_likelihood(Choice &choice, const stasis_scheduler_event &event) const;
+    void ended(Choice &choice, const stasis_scheduler_event &event);
+    void finish(Choice &choice);
+    void leave();
+    bool try_again(Choice &choice);
+    api::Outcome outcome_of(const Choice &choice) const;
+    api::Outcome keep(Choice &choice);
+    void name_beginnings(const std::string &id);
+    void refuse(const api::Refused &refused);
+    void fail(const api::Refused &refused);
+    void send(const std::string &piece);
+    bool is_conversation() const { return !request_.conversation.is_null(); }
+    std::string turn_name(const api::Json &conversation) const;
+
+    Engine &engine_;
+    const std::shared_ptr<http::Exchange> exchange_;
+    api::GenerationRequest request_;
+    const std::string tenant_;
+    const command::Cancel cancel_;
+    ServedModel *model_ = nullptr;
+    std::string conversation_;            // as the library reads it
+    command::Session first_;              // what all choices begin with
+    std::string before_;                  // the id of the session that it goes on from; "": none
+    std::vector<stasis_token> prompt_;    // without a conversation: what the session lacks
+    std::vector<std::string> beginnings_; // names of the prompt's; none if a session was found
+    uint64_t prompt_tokens_ = 0;
+    api::Start start_;
+    std::unique_ptr<api::Writer> writer_;
+    std::vector<std::unique_ptr<Choice>> choices_;
+    std::atomic<bool> entered_{false}; // its places are taken
+    bool begun_ = false;               // the writer has begun
+    std::atomic<bool> gone_{false};    // the client has left
+    std::mutex mutex_;                 // of all below, and of the writer
+    size_t open_ = 0;                  // choices that have not ended
+    bool failed_ = false;
+};
+
+} // namespace serve

@@ -1,0 +1,306 @@
+// A request from its first token to its last byte; see generation.h.
+#include <algorithm>
+
+#include "tools/cli/terminal.h"
+#include "tools/serve/engine/generation.h"
+#include "tools/serve/engine/stored.h"
+
+namespace serve {
+
+using command::sized;
+
+namespace {
+
+// Returns how much of the end of a text may become a stop string.
+size_t held_back(const std::string &text, const std::vector<std::string> &stops) {
+    size_t most = 0;
+    for (const std::string &stop : stops) {
+        for (size_t length = std::min(stop.size() - 1, text.size()); length > most; --length) {
+            if (text.compare(text.size() - length, length, stop, 0, length) == 0) {
+                most = length;
+            }
+        }
+    }
+    return most;
+}
+
+// Cuts the text before the stop string that ended it, which it returns.
+std::string cut_at_stop(std::string &text, const std::vector<std::string> &stops) {
+    size_t at = std::string::npos;
+    std::string which;
+    for (const std::string &stop : stops) {
+        const size_t found = text.find(stop);
+        if (found != std::string::npos && (at == std::string::npos || found < at)) {
+            at = found;
+            which = stop;
+        }
+    }
+    if (at != std::string::npos) {
+        text.resize(at);
+    }
+    return which;
+}
+
+} // namespace
+
+void Generation::Choice::hear(const stasis_scheduler_event &event) {
+    if (event.end != 0) {
+        of->ended(*this, event);
+    } else {
+        of->token(*this, event);
+    }
+}
+
+// Begins the reply, once; of a stream the head is sent.
+void Generation::begin_reply() {
+    if (begun_) {
+        return;
+    }
+    begun_ = true;
+    if (request_.stream) {
+        exchange_->begin(200,
+                         {{"content-type", "text/event-stream"}, {"cache-control", "no-cache"}});
+    }
+    send(writer_->begin(start_));
+}
+
+void Generation::add_likelihood(Choice &choice, const stasis_scheduler_event &event) const {
+    const auto spelled = [this](stasis_token token) {
+        return command::fetch_text(
+            [&](char *text, size_t capacity, size_t *length, stasis_error *error) {
+                return stasis_model_detokenize(model_->model(), &token, 1,
+                                               STASIS_DETOKENIZE_SPECIAL, text, capacity, length,
+                                               error);
+            },
+            "a token's text");
+    };
+    api::Likelihood likelihood{spelled(event.token), event.token, event.log_probability, {}};
+    for (uint32_t i = 0; i < std::min(event.log_probability_count, request_.best); ++i) {
+        likelihood.best.push_back({spelled(event.best_tokens[i]),
+                                   event.best_tokens[i],
+                                   event.best_log_probabilities[i],
+                                   {}});
+    }
+    choice.reply.likelihoods.push_back(std::move(likelihood));
+}
+
+// Reads the reply as its template's forms have it: thoughts, content, calls.
+void Generation::read_reply(Choice &choice, bool complete) const {
+    if (!is_conversation()) {
+        choice.reply.content = choice.text;
+        return;
+    }
+    const std::string text = command::fetch_text(
+        [&](char *to, size_t capacity, size_t *length, stasis_error *error) {
+            return stasis_session_reply(choice.session.get(), conversation_.data(),
+                                        conversation_.size(), complete ? STASIS_REPLY_COMPLETE : 0,
+                                        to, capacity, length, error);
+        },
+        "the reply");
+    const api::Json message = api::Json::parse(text);
+    api::Reply &reply = choice.reply;
+    reply.content = message.value("content", "");
+    reply.thoughts = message.value("reasoning_content", "");
+    choice.shown_stop = cut_at_stop(reply.content, request_.stops);
+    if (!complete && choice.shown_stop.empty()) {
+        reply.content.resize(reply.content.size() - held_back(reply.content, request_.stops));
+    }
+    if (!message.contains("tool_calls")) {
+        return;
+    }
+    const api::Json &calls = message["tool_calls"];
+    const size_t count = request_.parallel ? calls.size() : std::min<size_t>(calls.size(), 1);
+    for (size_t i = reply.calls.size(); i < count; ++i) {
+        const api::Json &function = calls[i].at("function");
+        reply.calls.push_back({api::call_id(request_.conversation, choice.index, i),
+                               function.at("name"), function.at("arguments")});
+    }
+}
+
+// On the computing thread.
+void Generation::token(Choice &choice, const stasis_scheduler_event &event) {
+    ++engine_.counts().reply_tokens;
+    choice.text.append(event.text, event.length);
+    try {
+        if (request_.log_probabilities) {
+            add_likelihood(choice, event);
+        }
+        if (!request_.stream) {
+            return;
+        }
+        read_reply(choice, false);
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!failed_) {
+            begin_reply();
+            send(writer_->grow(choice.index, choice.reply));
+        }
+    } catch (const std::exception &error) {
+        refuse({500, "server_error", error.what(), ""});
+        cancel();
+    }
+}
+
+// On the computing thread: what waits is left to a worker.
+void Generation::ended(Choice &choice, const stasis_scheduler_event &event) {
+    choice.text.append(event.text, event.length);
+    choice.stop_reason = event.stop_reason;
+    choice.status = event.status;
+    choice.message = event.message;
+    choice.drawn += event.count;
+    engine_.workers().post([self = shared_from_this(), &choice] { self->finish(choice); });
+}
+
+// Where memory is short, sessions that nobody uses make place, and the reply goes on.
+bool Generation::try_again(Choice &choice) {
+    if (choice.status != STASIS_POOL_EXHAUSTED || gone_ || !engine_.sessions().drop_oldest()) {
+        return false;
+    }
+    submit(choice, choice.drawn == 0);
+    return true;
+}
+
+api::Outcome Generation::outcome_of(const Choice &choice) const {
+    stasis_error error{};
+    auto info = sized<stasis_session_info>();
+    require(stasis_session_get_info(choice.session.get(), &info, &error), error);
+    api::Outcome outcome;
+    outcome.finish = choice.status == STASIS_CANCELLED           ? api::Finish::left
+                     : !choice.reply.calls.empty()               ? api::Finish::calls
+                     : choice.stop_reason == STASIS_STOP_STRING  ? api::Finish::stop_string
+                     : choice.stop_reason == STASIS_STOP_LENGTH  ? api::Finish::length
+                     : choice.stop_reason == STASIS_STOP_TIMEOUT ? api::Finish::length
+                                                                 : api::Finish::stop;
+    outcome.stop_string = choice.shown_stop;
+    outcome.usage.prompt = prompt_tokens_;
+    outcome.usage.cached =
+        std::min(prompt_tokens_, choice.begin + (info.tokens_reused - choice.reused));
+    outcome.usage.reply = choice.drawn;
+    outcome.id = digest_of(choice.session.get());
+    return outcome;
+}
+
+// Keeps the session, with all that is asked for later. Returns the outcome.
+api::Outcome Generation::keep(Choice &choice) {
+    const api::Outcome outcome = outcome_of(choice);
+    engine_.counts().prompt_tokens += prompt_tokens_;
+    engine_.counts().cached_tokens += outcome.usage.cached;
+    const bool responses = request_.dialect == api::Dialect::responses;
+    if (responses && !request_.store) {
+        return outcome;
+    }
+    std::vector<std::string> names;
+    if (is_conversation()) {
+        const api::Json conversation = api::with_reply(request_.conversation, choice.reply);
+        names.push_back(turn_name(conversation));
+        if (!choice.reply.thoughts.empty()) { // most clients do not send them back
+            api::Reply bare = choice.reply;
+            bare.thoughts.clear();
+            names.push_back(turn_name(api::with_reply(request_.conversation, bare)));
+        }
+        set_data(choice.session.get(), kConversationData,
+                 conversation.dump(-1, ' ', false, api::Json::error_handler_t::replace));
+    }
+    if (responses) { // also of a stream, whose pieces nobody asks for again
+        names.push_back(kRequestName + start_.id);
+        api::GenerationRequest whole = request_;
+        whole.stream = false;
+        const std::unique_ptr<api::Writer> writer = api::make_writer(whole);
+        writer->begin(start_);
+        api::Json body = api::Json::parse(writer->end(0, choice.reply, outcome));
+        body["id"] = api::response_id(request_, start_, outcome);
+        set_data(choice.session.get(), kResponseData, body.dump());
+    }
+    if (!is_conversation()) { // what the session that it goes on from had
+        clear_data(choice.session.get(), kConversationData);
+    }
+    if (!responses) {
+        clear_data(choice.session.get(), kResponseData);
+    }
+    std::string all;
+    for (const auto *list : {&names, &beginnings_}) {
+        for (const std::string &name : *list) {
+            all += name + "\n";
+        }
+    }
+    set_data(choice.session.get(), kNamesData, all);
+    try {
+        engine_.sessions().keep(*model_, tenant_, std::move(choice.session), before_, names);
+        engine_.workers().post(
+            [self = shared_from_this(), id = outcome.id] { self->name_beginnings(id); });
+    } catch (const api::Refused &refused) {
+        if (responses) {
+            throw; // the client would ask for it
+        }
+        command::say("a session could not be stored: " + refused.message);
+    }
+    return outcome;
+}
+
+// The client has its reply and does not wait for this.
+void Generation::name_beginnings(const std::string &id) {
+    try {
+        engine_.sessions().add_names(tenant_, id, beginnings_);
+    } catch (const api::Refused &refused) {
+        command::say("a beginning could not be named: " + refused.message);
+    }
+}
+
+// On a worker, after the last token.
+void Generation::finish(Choice &choice) {
+    const std::shared_ptr<Generation> self = std::move(choice.self);
+    try {
+        if (choice.status == STASIS_POOL_EXHAUSTED) {
+            choice.self = self;
+            if (try_again(choice)) {
+                return;
+            }
+            choice.self = nullptr;
+        }
+        const bool cut = choice.status == STASIS_CANCELLED || choice.status == STASIS_TIMEOUT;
+        if (choice.status != STASIS_OK && !cut) {
+            throw refusal(choice.status, choice.message.c_str());
+        }
+        if (gone_) {
+            ++engine_.counts().left;
+            return;
+        }
+        if (cut && choice.drawn == 0) { // an unfinished prompt is not in the log
+            throw refusal(choice.status, choice.message.c_str());
+        }
+        read_reply(choice, true);
+        const api::Outcome outcome = keep(choice);
+        ++engine_.counts().replies;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (failed_) {
+            return;
+        }
+        begin_reply();
+        const std::string piece = writer_->end(choice.index, choice.reply, outcome);
+        --open_;
+        if (open_ == 0) {
+            leave();
+        }
+        if (request_.stream) {
+            send(piece);
+            if (open_ == 0) {
+                exchange_->end();
+            }
+        } else if (open_ == 0) {
+            exchange_->reply(200, {{"content-type", "application/json"}}, piece);
+        }
+    } catch (const api::Refused &refused) {
+        choice.self = nullptr;
+        fail(refused);
+    } catch (const std::exception &error) {
+        choice.self = nullptr;
+        fail({500, "server_error", error.what(), ""});
+    }
+}
+
+// The others are of no use without this one.
+void Generation::fail(const api::Refused &refused) {
+    refuse(refused);
+    cancel();
+}
+
+} // namespace serve

@@ -1,0 +1,228 @@
+// Sessions in memory and in the store; see sessions.h.
+#include "tools/serve/engine/sessions.h"
+
+#include "tools/cli/terminal.h"
+#include "tools/serve/engine/stored.h"
+
+namespace serve {
+
+std::string digest_of(const stasis_session *session) {
+    stasis_digest digest;
+    stasis_error error{};
+    require(stasis_session_digest(session, &digest, &error), error);
+    return command::hex(digest);
+}
+
+Sessions::Sessions(Store store, size_t live_max) : store_(std::move(store)), live_max_(live_max) {}
+
+std::string Sessions::key(const std::string &tenant, const std::string &id) const {
+    return tenant + "/" + id;
+}
+
+command::Session Sessions::fork_live(const ServedModel &model, const std::string &key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end() || found->second->model != &model) {
+        return nullptr;
+    }
+    live_.splice(live_.begin(), live_, found->second);
+    stasis_session *copy = nullptr;
+    stasis_error error{};
+    require(stasis_session_fork(found->second->session.get(), &copy, &error), error);
+    return command::Session(copy);
+}
+
+// Null: there is none, or it is another model's.
+command::Session Sessions::get(const ServedModel &model, const std::string &key) {
+    if (!store_) {
+        return nullptr;
+    }
+    stasis_session *got = nullptr;
+    stasis_error error{};
+    const stasis_status status =
+        stasis_store_get(store_.get(), model.model(), key.c_str(), nullptr, &got, &error);
+    if (status == STASIS_NOT_FOUND || status == STASIS_MODEL_MISMATCH ||
+        status == STASIS_INVALID_ARGUMENT) {
+        return nullptr;
+    }
+    require(status, error);
+    return command::Session(got);
+}
+
+command::Session Sessions::take(const ServedModel &model, const std::string &tenant,
+                                const std::string &id) {
+    command::Session session = fork_live(model, key(tenant, id));
+    if (!session) {
+        session = get(model, key(tenant, id));
+        // A put that was interrupted may have left the session before it under this name.
+        if (session && digest_of(session.get()) != id) {
+            session = nullptr;
+        }
+    }
+    return session;
+}
+
+std::optional<Sessions::Found> Sessions::find(const ServedModel &model, const std::string &tenant,
+                                              const std::string &id) {
+    if (id.size() != 2 * sizeof(stasis_digest)) {
+        return take_named(model, tenant, kRequestName + id);
+    }
+    command::Session session = take(model, tenant, id);
+    return session ? std::optional(Found{std::move(session), id}) : std::nullopt;
+}
+
+std::optional<Sessions::Found>
+Sessions::take_named(const ServedModel &model, const std::string &tenant, const std::string &name) {
+    if (!store_) {
+        std::string id;
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            const auto found = names_.find(key(tenant, name));
+            if (found == names_.end()) {
+                return std::nullopt;
+            }
+            id = found->second;
+        }
+        command::Session session = fork_live(model, key(tenant, id));
+        return session ? std::optional(Found{std::move(session), id}) : std::nullopt;
+    }
+    command::Session session = get(model, key(tenant, name));
+    if (!session) {
+        return std::nullopt;
+    }
+    const std::string id = digest_of(session.get());
+    return Found{std::move(session), id};
+}
+
+// The session before is the beginning of this one, so that only what follows is written.
+void Sessions::put(stasis_session *session, const std::string &key, const std::string &before) {
+    stasis_store_call_options options;
+    stasis_store_call_options_init(&options, sizeof options);
+    stasis_error error{};
+    if (!before.empty()) { // it may have been removed: then all is written
+        stasis_store_fork(store_.get(), before.c_str(), key.c_str(), &options, &error);
+    }
+    options.flags = STASIS_STORE_OVERWRITE;
+    require(stasis_store_put(store_.get(), session, key.c_str(), &options, nullptr, &error), error);
+}
+
+std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
+                           command::Session session, const std::string &before,
+                           const std::vector<std::string> &names) {
+    const std::string id = digest_of(session.get());
+    const std::string own = key(tenant, id);
+    if (store_) {
+        put(session.get(), own, before.empty() || before == id ? "" : key(tenant, before));
+        for (const std::string &name : names) {
+            stasis_store_call_options options;
+            stasis_store_call_options_init(&options, sizeof options);
+            options.flags = STASIS_STORE_OVERWRITE;
+            stasis_error error{};
+            require(stasis_store_fork(store_.get(), own.c_str(), key(tenant, name).c_str(),
+                                      &options, &error),
+                    error);
+        }
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++puts_;
+    for (const std::string &name : names) {
+        if (!store_) {
+            names_[key(tenant, name)] = id;
+        }
+    }
+    const auto known = by_key_.find(own);
+    if (known != by_key_.end()) {
+        live_.erase(known->second);
+    }
+    live_.push_front({own, &model, std::move(session)});
+    by_key_[own] = live_.begin();
+    while (live_.size() > live_max_) {
+        by_key_.erase(live_.back().key);
+        live_.pop_back();
+    }
+    return id;
+}
+
+void Sessions::add_names(const std::string &tenant, const std::string &id,
+                         const std::vector<std::string> &names) {
+    for (const std::string &name : names) {
+        if (store_) { // CONFLICT: another session has it, which serves as well
+            stasis_error error{};
+            const stasis_status status = stasis_store_fork(
+                store_.get(), key(tenant, id).c_str(), key(tenant, name).c_str(), nullptr, &error);
+            if (status != STASIS_CONFLICT) {
+                require(status, error);
+            }
+        }
+        const std::lock_guard<std::mutex> lock(mutex_);
+        computed_.insert(key(tenant, name));
+        if (!store_) {
+            names_.try_emplace(key(tenant, name), id);
+        }
+    }
+}
+
+bool Sessions::has_computed(const std::string &tenant, const std::string &name) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return computed_.count(key(tenant, name)) != 0;
+}
+
+// Returns whether it was there.
+bool Sessions::remove_name(const std::string &key) {
+    stasis_error error{};
+    const stasis_status status = stasis_store_remove(store_.get(), key.c_str(), nullptr, &error);
+    if (status != STASIS_NOT_FOUND) {
+        require(status, error);
+    }
+    return status == STASIS_OK;
+}
+
+bool Sessions::remove(const std::string &tenant, const std::string &id,
+                      const std::vector<std::string> &names) {
+    const std::string own = key(tenant, id);
+    bool found = false;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto known = by_key_.find(own);
+        if (known != by_key_.end()) {
+            live_.erase(known->second);
+            by_key_.erase(known);
+            found = true;
+        }
+        std::erase_if(names_, [&](const auto &name) { return name.second == id; });
+        for (const std::string &name : names) {
+            computed_.erase(key(tenant, name));
+        }
+    }
+    if (store_) {
+        for (const std::string &name : names) {
+            remove_name(key(tenant, name));
+        }
+        found = remove_name(own) || found;
+    }
+    return found;
+}
+
+bool Sessions::drop_oldest() {
+    command::Session dropped;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (live_.empty() || !store_) { // without a store they are nowhere else
+        return false;
+    }
+    by_key_.erase(live_.back().key);
+    dropped = std::move(live_.back().session);
+    live_.pop_back();
+    return true;
+}
+
+size_t Sessions::live() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return live_.size();
+}
+
+uint64_t Sessions::puts() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return puts_;
+}
+
+} // namespace serve

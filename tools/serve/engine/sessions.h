@@ -1,0 +1,84 @@
+// The sessions that the server has: the last ones in memory, all of them in the store, each under
+// the digest of its state. A session under its name is never changed: requests go on with copies.
+// Must not know requests, nor what the data in a session say.
+#pragma once
+
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "tools/serve/engine/served_model.h"
+
+namespace serve {
+
+using Store = std::unique_ptr<stasis_store, command::Releaser<stasis_store_close>>;
+
+class Sessions {
+  public:
+    // Without a store, sessions are kept while they are among the last `live_max`.
+    Sessions(Store store, size_t live_max);
+
+    struct Found {
+        command::Session session; // a copy
+        std::string id;           // under which it was kept
+    };
+
+    // Returns a copy of the session with this id, a digest or the id of a request (kRequestName);
+    // nothing: there is none, or it is another model's. Throws api::Refused if the store fails.
+    std::optional<Found> find(const ServedModel &model, const std::string &tenant,
+                              const std::string &id);
+    // The same for another name that `keep` gave a session.
+    std::optional<Found> take_named(const ServedModel &model, const std::string &tenant,
+                                    const std::string &name);
+    // Keeps a session under the digest of its state, which it returns in hexadecimal, and under
+    // further names in place of what they named. `before`: the id of the session that it goes on
+    // from, or "". `session` must not be changed after.
+    std::string keep(const ServedModel &model, const std::string &tenant, command::Session session,
+                     const std::string &before, const std::vector<std::string> &names);
+    // Gives the kept session further names, where they name nothing yet.
+    void add_names(const std::string &tenant, const std::string &id,
+                   const std::vector<std::string> &names);
+    // Whether `add_names` was called with the name: then this process has computed what it names.
+    bool has_computed(const std::string &tenant, const std::string &name) const;
+    // Removes it with the further names that still name it. False: there is none.
+    bool remove(const std::string &tenant, const std::string &id,
+                const std::vector<std::string> &names);
+
+    // Drops the session in memory that was used least recently; false: there is none. The store
+    // still has it.
+    bool drop_oldest();
+    size_t live() const;
+    uint64_t puts() const;
+    bool has_store() const { return store_ != nullptr; }
+
+  private:
+    struct Live {
+        std::string key; // of the tenant and id
+        const ServedModel *model;
+        command::Session session;
+    };
+
+    std::string key(const std::string &tenant, const std::string &id) const;
+    command::Session take(const ServedModel &model, const std::string &tenant,
+                          const std::string &id);
+    command::Session get(const ServedModel &model, const std::string &key);
+    command::Session fork_live(const ServedModel &model, const std::string &key);
+    bool remove_name(const std::string &key);
+    void put(stasis_session *session, const std::string &key, const std::string &before);
+
+    const Store store_;
+    const size_t live_max_;
+    mutable std::mutex mutex_;
+    std::list<Live> live_; // the last used first
+    std::map<std::string, std::list<Live>::iterator> by_key_;
+    std::map<std::string, std::string> names_; // without a store: what further names name
+    std::set<std::string> computed_;           // names that this process has added
+    uint64_t puts_ = 0;
+};
+
+std::string digest_of(const stasis_session *session);
+
+} // namespace serve

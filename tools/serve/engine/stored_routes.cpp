@@ -1,0 +1,280 @@
+// What is asked of stored sessions: /v1/responses/{id} and /v1/sessions.
+#include <cstring>
+
+#include "tools/cli/terminal.h"
+#include "tools/serve/api/reply.h"
+#include "tools/serve/engine/routes.h"
+#include "tools/serve/engine/stored.h"
+
+namespace serve {
+
+using command::sized;
+
+namespace {
+
+constexpr char kSnapshot[] = "application/vnd.stasis.snapshot";
+
+// A session by its id, of whichever model.
+struct Wanted {
+    ServedModel *model;
+    command::Session session;
+    std::string id;
+};
+
+Wanted find(Engine &engine, const Call &call, const std::string &prefix) {
+    const std::string id = id_in(call.parts[2], prefix);
+    if (!id.empty()) {
+        for (const std::unique_ptr<ServedModel> &model : engine.models()) {
+            auto found = engine.sessions().find(*model, call.tenant, id);
+            if (found) {
+                return {model.get(), std::move(found->session), found->id};
+            }
+        }
+    }
+    throw api::Refused{404, "not_found", "there is no session '" + call.parts[2] + "'", ""};
+}
+
+void reply_removed(Engine &engine, const Call &call, const std::string &prefix,
+                   const char *object) {
+    const Wanted wanted = find(engine, call, prefix);
+    const std::string text = data_of(wanted.session.get(), kNamesData);
+    std::vector<std::string> names;
+    for (size_t at = 0; at < text.size();) { // those that name another session by now stay
+        const size_t end = text.find('\n', at);
+        const std::string name = text.substr(at, end - at);
+        const auto named = engine.sessions().take_named(*wanted.model, call.tenant, name);
+        if (named && named->id == wanted.id) {
+            names.push_back(name);
+        }
+        at = end + 1;
+    }
+    engine.sessions().remove(call.tenant, wanted.id, names);
+    call.reply({{"id", prefix + wanted.id}, {"object", object}, {"deleted", true}});
+}
+
+// Returns the value of a member of a query "a=b&c=d", or "". Escapes are not read: no value that
+// is known has any.
+std::string query_member(const std::string &query, const std::string &name) {
+    for (size_t at = 0; at < query.size();) {
+        const size_t end = std::min(query.find('&', at), query.size());
+        const std::string member = query.substr(at, end - at);
+        if (member.starts_with(name + "=")) {
+            return member.substr(name.size() + 1);
+        }
+        at = end + 1;
+    }
+    return "";
+}
+
+api::Page page_of(const std::string &query) {
+    api::Page page;
+    page.after = query_member(query, "after");
+    page.ascending = query_member(query, "order") == "asc";
+    const std::string limit = query_member(query, "limit");
+    if (!limit.empty()) {
+        const bool number =
+            limit.size() < 4 && limit.find_first_not_of("0123456789") == std::string::npos;
+        page.limit = number ? static_cast<uint32_t>(std::stoul(limit)) : 0;
+    }
+    return page;
+}
+
+void answer_response(Engine &engine, const Call &call) {
+    if (call.request().method == "DELETE" && call.parts.size() == 3) {
+        reply_removed(engine, call, "resp_", "response");
+        return;
+    }
+    const Wanted wanted = find(engine, call, "resp_");
+    const bool items = call.parts.size() == 4;
+    const std::string stored =
+        data_of(wanted.session.get(), items ? kConversationData : kResponseData);
+    if (stored.empty()) {
+        throw api::Refused{404, "not_found", "'" + call.parts[2] + "' is no response", ""};
+    }
+    call.reply_text(
+        items ? api::input_items_body(api::Json::parse(stored), page_of(call.request().query))
+              : stored,
+        "application/json");
+}
+
+api::Json described(const Wanted &wanted) {
+    stasis_error error{};
+    auto info = sized<stasis_session_info>();
+    require(stasis_session_get_info(wanted.session.get(), &info, &error), error);
+    api::Json body = {{"id", wanted.id},
+                      {"object", "session"},
+                      {"model", wanted.model->name()},
+                      {"position", info.position},
+                      {"kv_bytes", info.kv_bytes}};
+    const std::string conversation = data_of(wanted.session.get(), kConversationData);
+    if (!conversation.empty()) {
+        body["conversation"] = api::Json::parse(conversation);
+    }
+    return body;
+}
+
+std::string exported(const Wanted &wanted) {
+    std::string bytes;
+    auto sink = sized<stasis_sink>();
+    sink.user = &bytes;
+    sink.write = [](void *user, const void *data, size_t size) -> int32_t {
+        static_cast<std::string *>(user)->append(static_cast<const char *>(data), size);
+        return 0;
+    };
+    stasis_error error{};
+    require(stasis_session_write(wanted.session.get(), &sink, nullptr, &error), error);
+    return bytes;
+}
+
+// The bytes of a body, read in turn.
+struct Body {
+    const std::string &bytes;
+    size_t at = 0;
+
+    stasis_source source() {
+        auto source = sized<stasis_source>();
+        source.user = this;
+        source.read = [](void *user, void *data, size_t size) -> int64_t {
+            auto &body = *static_cast<Body *>(user);
+            const size_t count = std::min(size, body.bytes.size() - body.at);
+            std::memcpy(data, body.bytes.data() + body.at, count);
+            body.at += count;
+            return static_cast<int64_t>(count);
+        };
+        return source;
+    }
+};
+
+// Computes the whole log again and compares it with what the bytes hold.
+stasis_verify_report verified(const ServedModel &model, const std::string &bytes) {
+    Body body{bytes};
+    const stasis_source source = body.source();
+    stasis_snapshot *opened = nullptr;
+    stasis_error error{};
+    require(stasis_snapshot_open_source(&source, &opened, &error), error);
+    const command::Snapshot snapshot(opened);
+    auto report = sized<stasis_verify_report>();
+    const stasis_status status =
+        stasis_snapshot_verify(opened, model.model(), nullptr, &report, &error);
+    if (status != STASIS_DIVERGED) {
+        require(status, error);
+    }
+    return report;
+}
+
+// A file of unknown origin must be what the model computes: its pages may serve others.
+void import(Engine &engine, const Call &call) {
+    const std::string &bytes = call.request().body;
+    ServedModel &model = engine.model(query_member(call.request().query, "model"));
+    Body body{bytes};
+    const stasis_source source = body.source();
+    stasis_session *made = nullptr;
+    stasis_error error{};
+    const stasis_status status =
+        stasis_session_read(model.model(), &source, nullptr, &made, &error);
+    if (status == STASIS_CORRUPT || status == STASIS_MODEL_MISMATCH || status == STASIS_VERSION) {
+        throw api::Refused{400, "invalid_snapshot", error.message, ""};
+    }
+    require(status, error);
+    command::Session session(made);
+    const stasis_verify_report report = verified(model, bytes);
+    if (report.verified == 0) {
+        throw api::Refused{
+            400, "diverged",
+            std::string("the file is not what the model computes: ") + report.message, ""};
+    }
+    const std::string id = engine.sessions().keep(model, call.tenant, std::move(session), "", {});
+    call.reply({{"id", id}, {"object", "session"}, {"model", model.name()}});
+}
+
+void rewind(Engine &engine, const Call &call) {
+    Wanted wanted = find(engine, call, "");
+    const api::Json body = api::Json::parse(call.request().body, nullptr, false);
+    if (!body.is_object() || !body.contains("position") || !body["position"].is_number_unsigned()) {
+        throw api::Refused{400, "invalid_request_error", "a position is missing: {\"position\": N}",
+                           "position"};
+    }
+    stasis_error error{};
+    require(stasis_session_rewind(wanted.session.get(), body["position"].get<uint64_t>(),
+                                  STASIS_REWIND_RECOMPUTE, nullptr, &error),
+            error);
+    for (const char *name : {kConversationData, kResponseData, kNamesData}) { // of what is no more
+        clear_data(wanted.session.get(), name);
+    }
+    const std::string id = engine.sessions().keep(*wanted.model, call.tenant,
+                                                  std::move(wanted.session), wanted.id, {});
+    call.reply({{"id", id}, {"object", "session"}, {"position", body["position"]}});
+}
+
+void verify(Engine &engine, const Call &call) {
+    const Wanted wanted = find(engine, call, "");
+    const stasis_verify_report report = verified(*wanted.model, exported(wanted));
+    api::Json body = {{"id", wanted.id},
+                      {"verified", report.verified != 0},
+                      {"positions", report.positions},
+                      {"drawn", report.drawn}};
+    if (report.verified == 0) {
+        body["message"] = report.message;
+    }
+    call.reply(body);
+}
+
+void answer_session(Engine &engine, const Call &call) {
+    const std::string &method = call.request().method;
+    const std::string action = call.parts.size() == 4 ? call.parts[3] : "";
+    if (method == "POST" && call.parts.size() == 2) {
+        import(engine, call);
+    } else if (method == "DELETE" && action.empty()) {
+        reply_removed(engine, call, "", "session");
+    } else if (method == "GET" && action.empty()) {
+        call.reply(described(find(engine, call, "")));
+    } else if (method == "GET" && action == "export") {
+        call.reply_text(exported(find(engine, call, "")), kSnapshot);
+    } else if (method == "POST" && action == "fork") { // a state has one name: it may go on twice
+        call.reply(described(find(engine, call, "")));
+    } else if (method == "POST" && action == "rewind") {
+        rewind(engine, call);
+    } else {
+        verify(engine, call);
+    }
+}
+
+bool knows(const Call &call) {
+    const std::string &method = call.request().method;
+    const size_t count = call.parts.size();
+    if (count < 2 || count > 4 || call.parts[0] != "v1") {
+        return false;
+    }
+    const std::string action = count == 4 ? call.parts[3] : "";
+    if (call.parts[1] == "responses") {
+        return (count == 3 && (method == "GET" || method == "DELETE")) ||
+               (method == "GET" && action == "input_items");
+    }
+    if (call.parts[1] != "sessions") {
+        return false;
+    }
+    return (count == 2 && method == "POST") ||
+           (count == 3 && (method == "GET" || method == "DELETE")) ||
+           (method == "GET" && action == "export") ||
+           (method == "POST" && (action == "fork" || action == "rewind" || action == "verify"));
+}
+
+} // namespace
+
+bool answer_stored(Engine &engine, const Call &call) {
+    if (!knows(call)) {
+        return false;
+    }
+    engine.workers().post([&engine, call] {
+        call.guarded([&] {
+            if (call.parts[1] == "responses") {
+                answer_response(engine, call);
+            } else {
+                answer_session(engine, call);
+            }
+        });
+    });
+    return true;
+}
+
+} // namespace serve
