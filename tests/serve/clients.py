@@ -1,6 +1,7 @@
-# The official clients of OpenAI and Anthropic against the server's forms: makes an environment that
-# has them, in the pinned versions, and runs test_clients.py in it. Closes with one line that
-# tools/test reads. Usage: clients.py build/release
+# The official clients of OpenAI and Anthropic against the server's forms, and against the server:
+# makes an environment that has them, in the pinned versions, and runs test_clients.py and
+# test_clients_served.py in it. Closes with one line that tools/test reads.
+# Usage: clients.py build/release
 import pathlib
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def main():
         print("0 passed, 0 failed, 1 skipped")
         return
     sys.exit(subprocess.run([python, HERE.parent / "tools/main.py", build / "stasis", HERE,
-                             "test_clients"], check=False).returncode)
+                             "test_clients", "test_clients_served"], check=False).returncode)
 
 
 main()

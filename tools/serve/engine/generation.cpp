@@ -308,6 +308,29 @@ std::vector<stasis_token> Generation::plain_prompt() const {
     return tokens;
 }
 
+// Tools that the template would leave out are refused: the client waits for calls in vain.
+void Generation::check_tools() const {
+    if (!is_conversation() || !request_.conversation.contains("tools")) {
+        return;
+    }
+    const auto rendered = [this](const api::Json &conversation) {
+        const std::string text = conversation.dump();
+        return command::fetch_text(
+            [&](char *to, size_t capacity, size_t *length, stasis_error *error) {
+                return stasis_model_render_chat(model_->model(), text.data(), text.size(), 0, to,
+                                                capacity, length, error);
+            },
+            "the chat template");
+    };
+    api::Json asking = {{"messages", {{{"role", "user"}, {"content", "?"}}}}};
+    const std::string without = rendered(asking);
+    asking["tools"] = request_.conversation["tools"];
+    if (rendered(asking) == without) {
+        throw api::Refused{400, "invalid_request_error",
+                           "the model's chat template has no place for tools", "tools"};
+    }
+}
+
 void Generation::prepare() {
     try {
         if (request_.answer == api::Answer::tool) {
@@ -327,6 +350,7 @@ void Generation::prepare() {
             prompt_ = plain_prompt();
         }
         find_session();
+        check_tools();
         align(first_.get());
         // The same request has the same id, for the same reply follows.
         start_.id = sha256(model_->identity() + conversation_ + "\n" + exchange_->request().body)

@@ -50,6 +50,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void find_by_turns();
     void find_by_tokens();
     void write_conversation();
+    void check_tools() const;
     struct Lacking {
         uint64_t position = 0;
         std::vector<stasis_token> tokens;

@@ -91,10 +91,15 @@ void answer_response(Engine &engine, const Call &call) {
     if (stored.empty()) {
         throw api::Refused{404, "not_found", "'" + call.parts[2] + "' is no response", ""};
     }
-    call.reply_text(
-        items ? api::input_items_body(api::Json::parse(stored), page_of(call.request().query))
-              : stored,
-        "application/json");
+    if (!items) {
+        call.reply_text(stored, "application/json");
+        return;
+    }
+    api::Json conversation = api::Json::parse(stored);
+    api::Json &messages = conversation["messages"];
+    messages.erase(messages.size() - 1); // the response itself
+    call.reply_text(api::input_items_body(conversation, page_of(call.request().query)),
+                    "application/json");
 }
 
 api::Json described(const Wanted &wanted) {

@@ -1,0 +1,172 @@
+# The official clients of OpenAI and Anthropic against `stasis serve`: what they ask for is answered
+# by models, and each answer passes their types' strict validation. Run by clients.py, in an
+# environment that has them.
+import json
+
+import anthropic
+import openai
+import scripted_model
+from pydantic import BaseModel
+from served import ServerTest
+from stasis_process import LLAMA, turns_of
+from test_embed import EMBEDDING
+
+ARGUMENTS = {"city": "Bern", "days": 2}
+CALL = ("\n<tool_call>\n" + json.dumps({"name": "Weather", "arguments": ARGUMENTS}) +
+        "\n</tool_call>")
+# What the model says after the last byte of its prompt: to a user, to a tool, in its thoughts.
+SCRIPT = {"\n": ["Let me look.", CALL],
+          "\t": ["Dry and calm."], ">": ["Hm, hm.", "</think>", "Yes."]}
+
+
+class Weather(BaseModel):
+    """The weather of a city."""
+    city: str
+    days: int
+
+
+class Number(BaseModel):
+    k: int
+
+
+class Served(ServerTest):
+    def setUp(self):
+        super().setUp()
+        scripted_model.write(self.folder / "scripted", SCRIPT)
+        self.store = f"dir:{self.path('store')}"
+        self.begin()
+
+    def begin(self):
+        self.server = self.serve(LLAMA, self.folder / "scripted", EMBEDDING, "--store", self.store)
+        place, options = f"http://{self.server.address}", {"api_key": "x", "max_retries": 0}
+        self.openai = openai.OpenAI(base_url=place + "/v1", **options,
+                                    _strict_response_validation=True)
+        self.lenient = openai.OpenAI(base_url=place + "/v1", **options)  # see test_clients.py
+        self.anthropic = anthropic.Anthropic(base_url=place, **options,
+                                             _strict_response_validation=True)
+        for client in self.openai, self.lenient, self.anthropic:
+            self.addCleanup(client.close)
+
+    def test_chat(self):
+        messages = [{"role": "user", "content": turns_of(LLAMA)[0]["user"]}]
+        whole = self.openai.chat.completions.create(model=LLAMA.name, messages=messages,
+                                                    temperature=0, logprobs=True, top_logprobs=3)
+        self.assertEqual(whole.choices[0].finish_reason, "stop")
+        self.assertEqual(len(whole.choices[0].logprobs.content), whole.usage.completion_tokens)
+        with self.openai.chat.completions.stream(
+                model=LLAMA.name, messages=messages, temperature=0, logprobs=True, top_logprobs=3,
+                stream_options={"include_usage": True}) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.content, whole.choices[0].message.content)
+        self.assertEqual(final.choices[0].logprobs.content, whole.choices[0].logprobs.content)
+        self.assertEqual(final.usage.total_tokens, whole.usage.total_tokens)
+        with self.assertRaises(openai.NotFoundError):
+            self.openai.chat.completions.create(model="other", messages=messages)
+        with self.assertRaises(openai.BadRequestError):
+            self.openai.chat.completions.create(
+                model=LLAMA.name, messages=messages,
+                tools=[openai.pydantic_function_tool(Weather)])
+
+    def test_schema(self):
+        made = self.openai.chat.completions.parse(
+            model=LLAMA.name, response_format=Number, temperature=0, logit_bias={},
+            messages=[{"role": "user", "content": turns_of(LLAMA)[0]["user"]}], max_tokens=100)
+        self.assertIsInstance(made.choices[0].message.parsed, Number)
+
+    def test_calls(self):
+        user = {"role": "user", "content": "How is it?"}
+        tools = [openai.pydantic_function_tool(Weather)]
+        made = self.openai.chat.completions.parse(model="scripted", messages=[user], tools=tools)
+        choice = made.choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        call = choice.message.tool_calls[0]
+        self.assertEqual(call.function.parsed_arguments, Weather(**ARGUMENTS))
+        with self.openai.chat.completions.stream(model="scripted", messages=[user],
+                                                 tools=tools) as stream:
+            self.assertEqual(stream.get_final_completion().choices[0].message.tool_calls[0].id,
+                             call.id)
+        answer = self.openai.chat.completions.create(
+            model="scripted", tools=tools, messages=[
+                user, choice.message.model_dump(exclude_none=True, include={
+                    "role": True, "content": True, "tool_calls": {"__all__": {
+                        "id": True, "type": True, "function": {"name", "arguments"}}}}),
+                {"role": "tool", "tool_call_id": call.id, "content": "calm"}])
+        self.assertEqual(answer.choices[0].message.content, "Dry and calm.")
+        self.assertGreater(answer.usage.prompt_tokens_details.cached_tokens,
+                           made.usage.prompt_tokens)
+
+        response = self.openai.responses.create(
+            model="scripted", input="How is it?",
+            tools=[openai.pydantic_function_tool(Weather)["function"] | {"type": "function"}])
+        items = [item for item in response.output if item.type == "function_call"]
+        self.assertEqual(json.loads(items[0].arguments), ARGUMENTS)
+        follow = self.openai.responses.create(
+            model="scripted", previous_response_id=response.id, input=[
+                {"type": "function_call_output", "call_id": items[0].call_id, "output": "calm"}],
+            tools=[openai.pydantic_function_tool(Weather)["function"] | {"type": "function"}])
+        self.assertEqual(follow.output_text, "Dry and calm.")
+
+        tool = {"name": "Weather", "input_schema": Weather.model_json_schema()}
+        message = self.anthropic.messages.create(
+            model="scripted", max_tokens=200, tools=[tool], messages=[user])
+        self.assertEqual(message.stop_reason, "tool_use")
+        self.assertEqual(message.content[-1].input, ARGUMENTS)
+
+    def test_responses(self):
+        user = turns_of(LLAMA)[0]["user"]
+        first = self.openai.responses.create(model=LLAMA.name, input=user, temperature=0)
+        with self.openai.responses.stream(model=LLAMA.name, input=user, temperature=0) as stream:
+            final = stream.get_final_response()
+        self.assertEqual(final.output_text, first.output_text)
+        ids = []
+        for before in first.id, final.id:
+            second = self.openai.responses.create(model=LLAMA.name, input="What is k?",
+                                                  previous_response_id=before, temperature=0)
+            ids.append(second.id)
+        self.assertEqual(ids[0], ids[1])
+        self.assertEqual(self.server.end(), 0)
+        self.begin()
+        kept = self.openai.responses.retrieve(final.id)
+        self.assertEqual((kept.id, kept.output_text, kept.usage),
+                         (final.id, final.output_text, final.usage))
+        again = self.openai.responses.create(model=LLAMA.name, input="What is k?",
+                                             previous_response_id=final.id, temperature=0)
+        self.assertEqual((again.id, again.output), (second.id, second.output))
+        items = self.openai.responses.input_items.list(second.id).data
+        self.assertEqual(items[0].content[0].text, "What is k?")
+        self.openai.responses.delete(second.id)
+        with self.assertRaises(openai.NotFoundError):
+            self.openai.responses.retrieve(second.id)
+
+    def test_the_other_calls(self):
+        names = [model.id for model in self.openai.models.list()]
+        self.assertEqual(names, [LLAMA.name, "scripted", EMBEDDING.name])
+        self.assertEqual(self.openai.models.retrieve("scripted").id, "scripted")
+        made = self.openai.completions.create(model=LLAMA.name, prompt="k is", max_tokens=5,
+                                              temperature=0)
+        streamed = self.lenient.completions.create(model=LLAMA.name, prompt="k is", max_tokens=5,
+                                                   temperature=0, stream=True)
+        self.assertEqual("".join(piece.choices[0].text for piece in streamed),
+                         made.choices[0].text)
+        vectors = self.lenient.embeddings.create(model=EMBEDDING.name, input=[[5, 6, 7], [8, 9]])
+        self.assertEqual(len(vectors.data), 2)
+        self.assertAlmostEqual(sum(x * x for x in vectors.data[0].embedding), 1, 3)
+        self.assertEqual(vectors.usage.prompt_tokens, 5)
+
+    def test_messages(self):
+        user = {"role": "user", "content": turns_of(LLAMA)[0]["user"]}
+        whole = self.anthropic.messages.create(model=LLAMA.name, max_tokens=40, messages=[user])
+        with self.anthropic.messages.stream(model=LLAMA.name, max_tokens=40,
+                                            messages=[user]) as stream:
+            self.assertEqual("".join(stream.text_stream), whole.content[0].text)
+            final = stream.get_final_message()
+        self.assertEqual(final.content[0].text, whole.content[0].text)
+        self.assertEqual(final.usage, whole.usage)
+        count = self.anthropic.messages.count_tokens(model=LLAMA.name, messages=[user])
+        self.assertEqual(count.input_tokens, whole.usage.input_tokens)
+        with self.assertRaises(anthropic.NotFoundError):
+            self.anthropic.messages.create(model="other", max_tokens=4, messages=[user])
+        thought = self.anthropic.messages.create(
+            model="scripted", max_tokens=80, thinking={"type": "enabled", "budget_tokens": 1024},
+            messages=[{"role": "user", "content": "So >"}])
+        self.assertEqual(thought.stop_reason, "end_turn")
