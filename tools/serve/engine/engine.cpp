@@ -9,14 +9,15 @@ namespace serve {
 
 namespace {
 
-constexpr size_t kWorkers = 4; // they wait for stores, and for passes
+constexpr size_t kWorkers = 4, kSlowWorkers = 2; // they wait for stores, and for passes
 
 } // namespace
 
 Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
                const EngineLimits &limits)
-    : limits_(limits), models_(std::move(models)), sessions_(std::move(store), limits.live_max),
-      workers_(kWorkers) {}
+    : limits_(limits), models_(std::move(models)),
+      sessions_(std::move(store), limits.live_max, limits.live_bytes), workers_(kWorkers),
+      slow_workers_(kSlowWorkers) {}
 
 ServedModel &Engine::model(const std::string &name) const {
     for (const std::unique_ptr<ServedModel> &model : models_) {

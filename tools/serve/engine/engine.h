@@ -21,7 +21,8 @@ struct EngineLimits {
     size_t running_max = 256;   // replies that run or wait at the same time; more get 429
     uint64_t tokens_max = 0;    // of a reply; 0: up to the model's context
     uint64_t timeout_ms = 0;    // of a reply; 0: none
-    size_t live_max = 64;       // sessions kept in memory that do not run
+    size_t live_max = 64;       // sessions kept in memory that do not run ...
+    uint64_t live_bytes = uint64_t{1} << 30; // ... with keys and values of at most this many bytes
 };
 
 struct EngineCounts {
@@ -40,7 +41,9 @@ class Engine {
     ServedModel &model(const std::string &name) const;
     const std::vector<std::unique_ptr<ServedModel>> &models() const { return models_; }
     Sessions &sessions() { return sessions_; }
+    // For what a reply waits for; and for what may take minutes, and must not keep replies waiting.
     Workers &workers() { return workers_; }
+    Workers &slow_workers() { return slow_workers_; }
     const EngineLimits &limits() const { return limits_; }
     EngineCounts &counts() { return counts_; }
 
@@ -64,7 +67,7 @@ class Engine {
     std::condition_variable changed_;
     std::set<Generation *> generations_;
     size_t running_ = 0;
-    Workers workers_; // its threads end before all above
+    Workers workers_, slow_workers_; // their threads end before all above
 };
 
 } // namespace serve

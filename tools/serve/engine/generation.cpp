@@ -102,11 +102,14 @@ std::string Generation::turn_name(const api::Json &conversation) const {
 
 // Finds the longest beginning of the conversation, up to a reply, that is kept.
 void Generation::find_by_turns() {
+    constexpr int kLookups = 16; // what parts earlier is found by its tokens
     const api::Json &messages = request_.conversation.at("messages");
-    for (size_t count = messages.size(); count-- > 1;) {
+    int lookups = 0;
+    for (size_t count = messages.size(); count-- > 1 && lookups < kLookups;) {
         if (messages[count - 1].value("role", "") != "assistant") {
             continue;
         }
+        ++lookups;
         api::Json beginning = request_.conversation;
         beginning["messages"] = api::Json(messages.begin(), messages.begin() + count);
         std::optional<Sessions::Found> found =
@@ -406,6 +409,11 @@ void Generation::begin_choices() {
             refuse(refused);
             return;
         }
+    }
+    // The prompt may take long: the client sees that it is being worked on.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (request_.stream && !failed_) {
+        begin_reply();
     }
 }
 

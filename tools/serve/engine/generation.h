@@ -71,6 +71,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool try_again(Choice &choice);
     api::Outcome outcome_of(const Choice &choice) const;
     api::Outcome keep(Choice &choice);
+    void store(Choice &choice, const api::Outcome &outcome);
     void name_beginnings(const std::string &id);
     void refuse(const api::Refused &refused);
     void fail(const api::Refused &refused);

@@ -188,6 +188,19 @@ api::Outcome Generation::keep(Choice &choice) {
     if (responses && !request_.store) {
         return outcome;
     }
+    try {
+        store(choice, outcome);
+    } catch (const api::Refused &refused) {
+        if (responses) {
+            throw; // the client would ask for it
+        }
+        command::say("a session could not be stored: " + refused.message);
+    }
+    return outcome;
+}
+
+void Generation::store(Choice &choice, const api::Outcome &outcome) {
+    stasis_session *const session = choice.session.get();
     std::vector<std::string> names;
     if (is_conversation()) {
         const api::Json conversation = api::with_reply(request_.conversation, choice.reply);
@@ -197,10 +210,12 @@ api::Outcome Generation::keep(Choice &choice) {
             bare.thoughts.clear();
             names.push_back(turn_name(api::with_reply(request_.conversation, bare)));
         }
-        set_data(choice.session.get(), kConversationData,
+        set_data(session, kConversationData,
                  conversation.dump(-1, ' ', false, api::Json::error_handler_t::replace));
+    } else { // what the session that it goes on from had
+        clear_data(session, kConversationData);
     }
-    if (responses) { // also of a stream, whose pieces nobody asks for again
+    if (request_.dialect == api::Dialect::responses) { // also of a stream, asked for as a whole
         names.push_back(kRequestName + start_.id);
         api::GenerationRequest whole = request_;
         whole.stream = false;
@@ -208,13 +223,9 @@ api::Outcome Generation::keep(Choice &choice) {
         writer->begin(start_);
         api::Json body = api::Json::parse(writer->end(0, choice.reply, outcome));
         body["id"] = api::response_id(request_, start_, outcome);
-        set_data(choice.session.get(), kResponseData, body.dump());
-    }
-    if (!is_conversation()) { // what the session that it goes on from had
-        clear_data(choice.session.get(), kConversationData);
-    }
-    if (!responses) {
-        clear_data(choice.session.get(), kResponseData);
+        set_data(session, kResponseData, body.dump());
+    } else {
+        clear_data(session, kResponseData);
     }
     std::string all;
     for (const auto *list : {&names, &beginnings_}) {
@@ -222,18 +233,10 @@ api::Outcome Generation::keep(Choice &choice) {
             all += name + "\n";
         }
     }
-    set_data(choice.session.get(), kNamesData, all);
-    try {
-        engine_.sessions().keep(*model_, tenant_, std::move(choice.session), before_, names);
-        engine_.workers().post(
-            [self = shared_from_this(), id = outcome.id] { self->name_beginnings(id); });
-    } catch (const api::Refused &refused) {
-        if (responses) {
-            throw; // the client would ask for it
-        }
-        command::say("a session could not be stored: " + refused.message);
-    }
-    return outcome;
+    set_data(session, kNamesData, all);
+    engine_.sessions().keep(*model_, tenant_, std::move(choice.session), before_, names);
+    engine_.workers().post(
+        [self = shared_from_this(), id = outcome.id] { self->name_beginnings(id); });
 }
 
 // The client has its reply and does not wait for this.

@@ -83,7 +83,13 @@ void Routes::handle(const std::shared_ptr<http::Exchange> &exchange) {
         }
         call.tenant = *tenant;
     }
-    call.guarded([&] { route(call); });
+    constexpr size_t kLong = size_t{256}
+                             << 10; // what takes long to read is not read on this thread
+    if (call.request().body.size() > kLong) {
+        engine_.workers().post([this, call] { call.guarded([&] { route(call); }); });
+    } else {
+        call.guarded([&] { route(call); });
+    }
 }
 
 // Answers what needs no key. False: something else is asked for.
@@ -173,7 +179,7 @@ void Routes::count_tokens(const Call &call) {
 void Routes::embed(const Call &call) {
     api::EmbeddingRequest request = api::read_embedding(call.request().body);
     ServedModel &model = engine_.model(request.model);
-    engine_.workers().post([call, &model, request = std::move(request)] {
+    engine_.slow_workers().post([call, &model, request = std::move(request)] {
         call.guarded([&] { call.reply_text(embeddings_of(model, request), kJson); });
     });
 }

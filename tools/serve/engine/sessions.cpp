@@ -1,6 +1,8 @@
 // Sessions in memory and in the store; see sessions.h.
 #include "tools/serve/engine/sessions.h"
 
+#include <iterator>
+
 #include "tools/cli/terminal.h"
 #include "tools/serve/engine/stored.h"
 
@@ -13,7 +15,15 @@ std::string digest_of(const stasis_session *session) {
     return command::hex(digest);
 }
 
-Sessions::Sessions(Store store, size_t live_max) : store_(std::move(store)), live_max_(live_max) {}
+Sessions::Sessions(Store store, size_t live_max, uint64_t live_bytes_max)
+    : store_(std::move(store)), live_max_(live_max), live_bytes_max_(live_bytes_max) {}
+
+// With the lock held.
+void Sessions::forget(std::list<Live>::iterator live) {
+    live_bytes_ -= live->bytes;
+    by_key_.erase(live->key);
+    live_.erase(live);
+}
 
 std::string Sessions::key(const std::string &tenant, const std::string &id) const {
     return tenant + "/" + id;
@@ -111,6 +121,9 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
                            const std::vector<std::string> &names) {
     const std::string id = digest_of(session.get());
     const std::string own = key(tenant, id);
+    auto info = command::sized<stasis_session_info>();
+    stasis_error failure{};
+    require(stasis_session_get_info(session.get(), &info, &failure), failure);
     if (store_) {
         put(session.get(), own, before.empty() || before == id ? "" : key(tenant, before));
         for (const std::string &name : names) {
@@ -132,13 +145,13 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     }
     const auto known = by_key_.find(own);
     if (known != by_key_.end()) {
-        live_.erase(known->second);
+        forget(known->second);
     }
-    live_.push_front({own, &model, std::move(session)});
+    live_.push_front({own, &model, std::move(session), info.kv_bytes});
     by_key_[own] = live_.begin();
-    while (live_.size() > live_max_) {
-        by_key_.erase(live_.back().key);
-        live_.pop_back();
+    live_bytes_ += info.kv_bytes;
+    while (live_.size() > live_max_ || live_bytes_ > live_bytes_max_) {
+        forget(std::prev(live_.end()));
     }
     return id;
 }
@@ -185,8 +198,7 @@ bool Sessions::remove(const std::string &tenant, const std::string &id,
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto known = by_key_.find(own);
         if (known != by_key_.end()) {
-            live_.erase(known->second);
-            by_key_.erase(known);
+            forget(known->second);
             found = true;
         }
         std::erase_if(names_, [&](const auto &name) { return name.second == id; });
@@ -204,14 +216,11 @@ bool Sessions::remove(const std::string &tenant, const std::string &id,
 }
 
 bool Sessions::drop_oldest() {
-    command::Session dropped;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (live_.empty() || !store_) { // without a store they are nowhere else
+    if (live_.empty()) {
         return false;
     }
-    by_key_.erase(live_.back().key);
-    dropped = std::move(live_.back().session);
-    live_.pop_back();
+    forget(std::prev(live_.end()));
     return true;
 }
 

@@ -18,8 +18,9 @@ using Store = std::unique_ptr<stasis_store, command::Releaser<stasis_store_close
 
 class Sessions {
   public:
-    // Without a store, sessions are kept while they are among the last `live_max`.
-    Sessions(Store store, size_t live_max);
+    // The last sessions, at most so many and with so many bytes of keys and values, stay in memory.
+    // Without a store they are all that there is.
+    Sessions(Store store, size_t live_max, uint64_t live_bytes_max);
 
     struct Found {
         command::Session session; // a copy
@@ -47,8 +48,7 @@ class Sessions {
     bool remove(const std::string &tenant, const std::string &id,
                 const std::vector<std::string> &names);
 
-    // Drops the session in memory that was used least recently; false: there is none. The store
-    // still has it.
+    // Drops the session in memory that was used least recently; false: there is none.
     bool drop_oldest();
     size_t live() const;
     uint64_t puts() const;
@@ -59,6 +59,7 @@ class Sessions {
         std::string key; // of the tenant and id
         const ServedModel *model;
         command::Session session;
+        uint64_t bytes; // of its keys and values
     };
 
     std::string key(const std::string &tenant, const std::string &id) const;
@@ -67,10 +68,13 @@ class Sessions {
     command::Session get(const ServedModel &model, const std::string &key);
     command::Session fork_live(const ServedModel &model, const std::string &key);
     bool remove_name(const std::string &key);
+    void forget(std::list<Live>::iterator live);
     void put(stasis_session *session, const std::string &key, const std::string &before);
 
     const Store store_;
     const size_t live_max_;
+    const uint64_t live_bytes_max_;
+    uint64_t live_bytes_ = 0;
     mutable std::mutex mutex_;
     std::list<Live> live_; // the last used first
     std::map<std::string, std::list<Live>::iterator> by_key_;

@@ -270,7 +270,7 @@ bool answer_stored(Engine &engine, const Call &call) {
     if (!knows(call)) {
         return false;
     }
-    engine.workers().post([&engine, call] {
+    engine.slow_workers().post([&engine, call] {
         call.guarded([&] {
             if (call.parts[1] == "responses") {
                 answer_response(engine, call);
