@@ -225,6 +225,22 @@ class Server(ServerTest):
         self.assertEqual(other.ask("DELETE", f"/v1/sessions/{digest}")[0], 200)
         self.get(other, f"/v1/sessions/{digest}", status=404)
 
+    def test_a_store_that_fails(self):
+        store = self.folder / "store"
+        server = self.serve(LLAMA, "--store", f"dir:{store}")
+        first = self.respond(server, users()[0])
+        kept = self.folder / "elsewhere"
+        store.rename(kept)
+        store.write_text("in its place")
+        error = self.post(server, RESPONSES, {"input": users()[1]}, 500)["error"]
+        self.assertIn("store", error["message"])
+        said = self.say(server, [{"role": "user", "content": users()[1]}])
+        self.assertTrue(said["choices"][0]["message"]["content"])
+        store.unlink()
+        kept.rename(store)
+        second = self.respond(server, users()[1], first["id"])
+        self.assertEqual(self.get(server, f"{RESPONSES}/{second['id']}")["id"], second["id"])
+
     def test_keys_are_of_one_tenant_each(self):
         with open(self.path("keys"), "w", encoding="ascii") as file:
             file.write("# two\nalpha-key-1\nbeta-key-2\n")
