@@ -20,7 +20,7 @@ CONVERSATION = ("> Let's start by defining a variable k equal to 5. What is k?\n
                 "78 positions verified\n")  # of converse.c, on recall-llama
 
 DOCUMENTS = ["BENCHMARKS.md", "CONSTRAINTS.md", "FORMAT.md", "NUMERICS.md", "README.md",
-             "STORE.md",
+             "STORE.md", "FLEET.md", "SERVER.md",
              *(f"examples/{name}.c" for name in ("converse", "cull", "relay", "repair")),
              "examples/relay.cpp"]
 
