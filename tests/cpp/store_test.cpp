@@ -230,7 +230,9 @@ TEST_CASE("Store: what a backend throws comes back, and locks are given back") {
         {"remove", [&](stasis::Store &store) { store.collect(); }},
         {"lock", [&](stasis::Store &store) { store.fork("a", "c"); }}};
     int number = 0;
-    for (const auto &[function, call] : calls) {
+    for (const auto &each : calls) {
+        const std::string &function = each.first;
+        const auto &call = each.second;
         CAPTURE(function);
         const auto memory = std::make_shared<Memory>();
         stasis::Store store(memory, "memory " + std::to_string(++number));

@@ -1,11 +1,14 @@
 # stasis serve: replies, and sessions that go on where they were: after a restart, twice from one
 # place, and from a file; and what is refused.
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 
 from served import ServerTest
-from stasis_process import LLAMA, WITHOUT_TOKENIZER, turns_of
+from stasis_process import LLAMA, ROOT, WITHOUT_TOKENIZER, command, turns_of
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 
@@ -240,6 +243,47 @@ class Server(ServerTest):
         kept.rename(store)
         second = self.respond(server, users()[1], first["id"])
         self.assertEqual(self.get(server, f"{RESPONSES}/{second['id']}")["id"], second["id"])
+
+    def test_a_state_that_several_requests_reach(self):
+        for options in (), ("--store", f"dir:{self.path('store')}"):
+            server = self.serve(LLAMA, *options)
+            body = {"input": users()[0], "max_output_tokens": 40}
+            streams = [[event["response"]["id"] for event in server.events(
+                RESPONSES, {**body, **more}) if "response" in event][-1]
+                for more in ({}, {"metadata": {"a": "b"}})]
+            self.assertEqual(len(set(streams)), 2)
+            response = self.respond(server, users()[0])["id"]
+            self.say(server, [{"role": "user", "content": users()[0]}])
+            digest = response.removeprefix("resp_")
+            end = self.get(server, f"/v1/sessions/{digest}")["position"]
+            again = self.post(server, f"/v1/sessions/{digest}/rewind", {"position": end})
+            self.assertEqual(again["id"], digest)
+            for name in (response, *streams):  # what came after has taken nothing from them
+                self.get(server, f"{RESPONSES}/{name}")
+            self.assertEqual(server.ask("DELETE", f"{RESPONSES}/{streams[0]}")[0], 200)
+            for name in (response, *streams):
+                self.get(server, f"{RESPONSES}/{name}", status=404)
+
+    def test_forged_data(self):
+        server = self.serve(LLAMA)
+        for name, value in (("serve.conversation", "[" * 100000), ("serve.names", "no end"),
+                            ("serve.conversation", '{"messages": []}'),
+                            ("serve.response", "<script>")):
+            path = self.path("forged.stasis")
+            forge = ("import sys, stasis; s = stasis.Model(sys.argv[1]).session(); "
+                     "s.append([5, 6, 7]); s.data[sys.argv[2]] = sys.argv[3].encode(); "
+                     "s.save(sys.argv[4], replace=True)")
+            subprocess.run([sys.executable, "-c", forge, LLAMA, name, value, path], check=True,
+                           env={**os.environ, "PYTHONPATH": ROOT / "bindings/python",
+                                "STASIS_LIBRARY": command().parent / "abi/libstasis.so.0"})
+            with open(path, "rb") as file:
+                status, data = server.ask("POST", "/v1/sessions", file.read())
+            if name == "serve.conversation":
+                self.assertEqual(status, 400, data)
+                continue
+            digest = json.loads(data)["id"]
+            self.get(server, f"{RESPONSES}/resp_{digest}", status=404)
+            self.assertEqual(server.ask("DELETE", f"/v1/sessions/{digest}")[0], 200)
 
     def test_keys_are_of_one_tenant_each(self):
         with open(self.path("keys"), "w", encoding="ascii") as file:

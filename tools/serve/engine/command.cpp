@@ -131,6 +131,7 @@ void serve_models(const ServeChoice &choice) {
     std::thread ending([&] { wait_for_end(server, engine, choice.shutdown_seconds); });
     server.run();
     ending.join();
+    engine.finish();
 }
 
 } // namespace

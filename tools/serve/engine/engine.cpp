@@ -16,8 +16,9 @@ constexpr size_t kWorkers = 4, kSlowWorkers = 2; // they wait for stores, and fo
 Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
                const EngineLimits &limits)
     : limits_(limits), models_(std::move(models)),
-      sessions_(std::move(store), limits.live_max, limits.live_bytes), workers_(kWorkers),
-      slow_workers_(kSlowWorkers) {}
+      sessions_(std::move(store), limits.live_max, limits.live_bytes),
+      workers_(std::make_unique<Workers>(kWorkers)),
+      slow_workers_(std::make_unique<Workers>(kSlowWorkers)) {}
 
 ServedModel &Engine::model(const std::string &name) const {
     for (const std::unique_ptr<ServedModel> &model : models_) {
@@ -30,6 +31,18 @@ ServedModel &Engine::model(const std::string &name) const {
                            "' is not served here: GET /v1/models lists those "
                            "that are",
                        "model"};
+}
+
+void Engine::require_slow_place() const {
+    constexpr size_t kWaiting = 64;
+    if (slow_workers_->waiting() >= kWaiting) {
+        throw api::Refused{429, "rate_limit_exceeded", "too many long requests wait already", ""};
+    }
+}
+
+void Engine::finish() {
+    workers_ = nullptr; // first: its work may be for the slow ones
+    slow_workers_ = nullptr;
 }
 
 void Engine::enter(Generation &generation, size_t replies) {

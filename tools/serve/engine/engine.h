@@ -42,8 +42,10 @@ class Engine {
     const std::vector<std::unique_ptr<ServedModel>> &models() const { return models_; }
     Sessions &sessions() { return sessions_; }
     // For what a reply waits for; and for what may take minutes, and must not keep replies waiting.
-    Workers &workers() { return workers_; }
-    Workers &slow_workers() { return slow_workers_; }
+    Workers &workers() { return *workers_; }
+    Workers &slow_workers() { return *slow_workers_; }
+    // Throws api::Refused: too much waits for the slow ones already.
+    void require_slow_place() const;
     const EngineLimits &limits() const { return limits_; }
     EngineCounts &counts() { return counts_; }
 
@@ -52,6 +54,8 @@ class Engine {
     void leave(size_t replies);
     void forget(Generation &generation);
     size_t running() const;
+    // Ends the workers, after all that was given to them. Nothing may come any more.
+    void finish();
     // Refuses all that comes. Then waits until nothing runs, or, after the time, cancels what does
     // and waits for that.
     void close(uint32_t seconds);
@@ -67,7 +71,7 @@ class Engine {
     std::condition_variable changed_;
     std::set<Generation *> generations_;
     size_t running_ = 0;
-    Workers workers_, slow_workers_; // their threads end before all above
+    std::unique_ptr<Workers> workers_, slow_workers_; // their threads end before all above
 };
 
 } // namespace serve

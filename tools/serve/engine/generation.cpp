@@ -13,15 +13,6 @@ using command::sized;
 
 namespace {
 
-// Pages are shared within a tenant: how long a prompt takes tells nothing of other tenants'.
-uint64_t domain_of(const std::string &tenant) {
-    if (tenant == kOneTenant) {
-        return STASIS_DOMAIN_COMMON;
-    }
-    const uint64_t domain = std::stoull(sha256(tenant).substr(0, 16), nullptr, 16);
-    return domain == STASIS_DOMAIN_PRIVATE ? 1 : domain;
-}
-
 stasis_cancel *make_cancel() {
     stasis_cancel *cancel = nullptr;
     stasis_error error{};
@@ -76,6 +67,9 @@ void Generation::refuse(const api::Refused &refused) {
         return;
     }
     failed_ = true;
+    if (choices_.empty()) { // nothing runs
+        leave();
+    }
     ++(refused.status < 500 ? engine_.counts().refused : engine_.counts().failed);
     if (begun_ && request_.stream) {
         send(writer_->fail(refused));
@@ -126,6 +120,18 @@ void Generation::write_conversation() {
     if (is_conversation()) {
         conversation_ =
             request_.conversation.dump(-1, ' ', false, api::Json::error_handler_t::replace);
+        if (conversation_.size() > STASIS_DATA_BYTES_MAX / 2) { // it could not be kept
+            throw api::Refused{413, "request_too_large",
+                               "a conversation has at most " +
+                                   std::to_string(STASIS_DATA_BYTES_MAX / 2) + " bytes",
+                               "messages"};
+        }
+        tools_.clear();
+        if (request_.conversation.contains("tools")) {
+            tools_ = api::Json({{"messages", {{{"role", "user"}, {"content", ""}}}},
+                                {"tools", request_.conversation["tools"]}})
+                         .dump();
+        }
     }
 }
 
@@ -172,9 +178,6 @@ void Generation::find_by_tokens() {
         is_conversation() ? lacking_tokens(first_.get()).tokens : prompt_;
     beginnings_ = prefix_names(model_->identity(), tokens);
     for (size_t i = beginnings_.size(); i-- > 0;) {
-        if (engine_.sessions().has_computed(tenant_, beginnings_[i])) {
-            return; // the model's own prefix cache has its pages
-        }
         std::optional<Sessions::Found> found =
             engine_.sessions().take_named(*model_, tenant_, beginnings_[i]);
         if (found) {
@@ -334,7 +337,32 @@ void Generation::check_tools() const {
     }
 }
 
+// What can never be answered is refused before it costs anything.
+void Generation::check_size() const {
+    const uint64_t context = model_->info().context;
+    if (prompt_tokens_ >= context) {
+        throw api::Refused{400, "context_length_exceeded",
+                           "the prompt has " + std::to_string(prompt_tokens_) +
+                               " tokens, and the model's context " + std::to_string(context),
+                           "messages"};
+    }
+    // Where each message begins in the log takes the square of their number.
+    constexpr size_t kMessages = 4096;
+    if (is_conversation() && request_.conversation.at("messages").size() > kMessages) {
+        throw api::Refused{400, "invalid_request_error",
+                           "a conversation has at most " + std::to_string(kMessages) + " messages",
+                           "messages"};
+    }
+    if (request_.tokens_max == 0U) {
+        throw api::Refused{400, "invalid_request_error", "a reply has at least one token",
+                           "max_tokens"};
+    }
+}
+
 void Generation::prepare() {
+    if (gone_) {
+        return;
+    }
     try {
         if (request_.answer == api::Answer::tool) {
             throw api::Refused{400, "invalid_request_error",
@@ -355,6 +383,7 @@ void Generation::prepare() {
         find_session();
         check_tools();
         align(first_.get());
+        check_size();
         // The same request has the same id, for the same reply follows.
         start_.id = sha256(model_->identity() + conversation_ + "\n" + exchange_->request().body)
                         .substr(0, kRequestIdLength);

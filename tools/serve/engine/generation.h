@@ -51,6 +51,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void find_by_tokens();
     void write_conversation();
     void check_tools() const;
+    void check_size() const;
     struct Lacking {
         uint64_t position = 0;
         std::vector<stasis_token> tokens;
@@ -85,9 +86,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     const std::string tenant_;
     const command::Cancel cancel_;
     ServedModel *model_ = nullptr;
-    std::string conversation_;            // as the library reads it
-    command::Session first_;              // what all choices begin with
-    std::string before_;                  // the id of the session that it goes on from; "": none
+    std::string conversation_; // as the library reads it
+    std::string tools_;        // a conversation of its tools alone, by which calls are read; or ""
+    command::Session first_;   // what all choices begin with
+    std::string before_;       // the id of the session that it goes on from; "": none
     std::vector<stasis_token> prompt_;    // without a conversation: what the session lacks
     std::vector<std::string> beginnings_; // names of the prompt's; none if a session was found
     uint64_t prompt_tokens_ = 0;

@@ -92,9 +92,9 @@ void Generation::read_reply(Choice &choice, bool complete) const {
     }
     const std::string text = command::fetch_text(
         [&](char *to, size_t capacity, size_t *length, stasis_error *error) {
-            return stasis_session_reply(choice.session.get(), conversation_.data(),
-                                        conversation_.size(), complete ? STASIS_REPLY_COMPLETE : 0,
-                                        to, capacity, length, error);
+            return stasis_session_reply(
+                choice.session.get(), tools_.empty() ? nullptr : tools_.data(), tools_.size(),
+                complete ? STASIS_REPLY_COMPLETE : 0, to, capacity, length, error);
         },
         "the reply");
     const api::Json message = api::Json::parse(text);
@@ -245,6 +245,8 @@ void Generation::name_beginnings(const std::string &id) {
         engine_.sessions().add_names(tenant_, id, beginnings_);
     } catch (const api::Refused &refused) {
         command::say("a beginning could not be named: " + refused.message);
+    } catch (const std::exception &error) {
+        command::say(std::string("a beginning could not be named: ") + error.what());
     }
 }
 

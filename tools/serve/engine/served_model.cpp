@@ -25,6 +25,10 @@ api::Refused refusal(stasis_status status, const char *message) {
         return {504, "timeout", message, ""};
     case STASIS_CANCELLED:
         return {503, "cancelled", "the server is shutting down", ""};
+    case STASIS_IO:
+    case STASIS_CORRUPT: // paths and keys are the server's own
+        command::say(message);
+        return {500, "server_error", "the store failed; the server's log says why", ""};
     default:
         return {500, "server_error", std::string(message) + " (" + stasis_status_name(status) + ")",
                 ""};

@@ -20,6 +20,13 @@ Sessions::Sessions(Store store, size_t live_max, uint64_t live_bytes_max)
 
 // With the lock held.
 void Sessions::forget(std::list<Live>::iterator live) {
+    const std::string tenant = live->key.substr(0, live->key.rfind('/') + 1);
+    const std::string id = live->key.substr(tenant.size());
+    if (!store_) { // its names name nothing any more
+        std::erase_if(names_, [&](const auto &name) {
+            return name.second == id && name.first.starts_with(tenant);
+        });
+    }
     live_bytes_ -= live->bytes;
     by_key_.erase(live->key);
     live_.erase(live);
@@ -43,14 +50,19 @@ command::Session Sessions::fork_live(const ServedModel &model, const std::string
 }
 
 // Null: there is none, or it is another model's.
-command::Session Sessions::get(const ServedModel &model, const std::string &key) {
+command::Session Sessions::get(const ServedModel &model, const std::string &tenant,
+                               const std::string &name) {
     if (!store_) {
         return nullptr;
     }
+    auto session = command::sized<stasis_session_options>();
+    session.domain = domain_of(tenant);
+    auto options = command::sized<stasis_load_options>();
+    options.session = &session;
     stasis_session *got = nullptr;
     stasis_error error{};
-    const stasis_status status =
-        stasis_store_get(store_.get(), model.model(), key.c_str(), nullptr, &got, &error);
+    const stasis_status status = stasis_store_get(
+        store_.get(), model.model(), key(tenant, name).c_str(), &options, &got, &error);
     if (status == STASIS_NOT_FOUND || status == STASIS_MODEL_MISMATCH ||
         status == STASIS_INVALID_ARGUMENT) {
         return nullptr;
@@ -63,7 +75,7 @@ command::Session Sessions::take(const ServedModel &model, const std::string &ten
                                 const std::string &id) {
     command::Session session = fork_live(model, key(tenant, id));
     if (!session) {
-        session = get(model, key(tenant, id));
+        session = get(model, tenant, id);
         // A put that was interrupted may have left the session before it under this name.
         if (session && digest_of(session.get()) != id) {
             session = nullptr;
@@ -96,7 +108,7 @@ Sessions::take_named(const ServedModel &model, const std::string &tenant, const 
         command::Session session = fork_live(model, key(tenant, id));
         return session ? std::optional(Found{std::move(session), id}) : std::nullopt;
     }
-    command::Session session = get(model, key(tenant, name));
+    command::Session session = get(model, tenant, name);
     if (!session) {
         return std::nullopt;
     }
@@ -124,6 +136,11 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     auto info = command::sized<stasis_session_info>();
     stasis_error failure{};
     require(stasis_session_get_info(session.get(), &info, &failure), failure);
+    const std::lock_guard<std::mutex> keeping(
+        keeping_[std::hash<std::string>()(own) % std::size(keeping_)]);
+    if (const command::Session kept = take(model, tenant, id)) {
+        merge_data(kept.get(), session.get());
+    }
     if (store_) {
         put(session.get(), own, before.empty() || before == id ? "" : key(tenant, before));
         for (const std::string &name : names) {
@@ -131,27 +148,35 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
             stasis_store_call_options_init(&options, sizeof options);
             options.flags = STASIS_STORE_OVERWRITE;
             stasis_error error{};
-            require(stasis_store_fork(store_.get(), own.c_str(), key(tenant, name).c_str(),
-                                      &options, &error),
-                    error);
+            const auto name_it = [&] {
+                return stasis_store_fork(store_.get(), own.c_str(), key(tenant, name).c_str(),
+                                         &options, &error);
+            };
+            stasis_status status = name_it();
+            if (status == STASIS_NOT_FOUND) { // another request has removed it meanwhile
+                put(session.get(), own, "");
+                status = name_it();
+            }
+            require(status, error);
         }
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     ++puts_;
-    for (const std::string &name : names) {
-        if (!store_) {
-            names_[key(tenant, name)] = id;
-        }
-    }
     const auto known = by_key_.find(own);
-    if (known != by_key_.end()) {
-        forget(known->second);
+    if (known != by_key_.end()) { // its names stay
+        live_bytes_ -= known->second->bytes;
+        live_.erase(known->second);
     }
     live_.push_front({own, &model, std::move(session), info.kv_bytes});
     by_key_[own] = live_.begin();
     live_bytes_ += info.kv_bytes;
     while (live_.size() > live_max_ || live_bytes_ > live_bytes_max_) {
         forget(std::prev(live_.end()));
+    }
+    for (const std::string &name : names) {
+        if (!store_ && by_key_.count(own) != 0) {
+            names_[key(tenant, name)] = id;
+        }
     }
     return id;
 }
@@ -163,21 +188,16 @@ void Sessions::add_names(const std::string &tenant, const std::string &id,
             stasis_error error{};
             const stasis_status status = stasis_store_fork(
                 store_.get(), key(tenant, id).c_str(), key(tenant, name).c_str(), nullptr, &error);
-            if (status != STASIS_CONFLICT) {
+            if (status != STASIS_CONFLICT && status != STASIS_NOT_FOUND) {
                 require(status, error);
             }
+            continue;
         }
         const std::lock_guard<std::mutex> lock(mutex_);
-        computed_.insert(key(tenant, name));
-        if (!store_) {
+        if (by_key_.count(key(tenant, id)) != 0) {
             names_.try_emplace(key(tenant, name), id);
         }
     }
-}
-
-bool Sessions::has_computed(const std::string &tenant, const std::string &name) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return computed_.count(key(tenant, name)) != 0;
 }
 
 // Returns whether it was there.
@@ -200,10 +220,6 @@ bool Sessions::remove(const std::string &tenant, const std::string &id,
         if (known != by_key_.end()) {
             forget(known->second);
             found = true;
-        }
-        std::erase_if(names_, [&](const auto &name) { return name.second == id; });
-        for (const std::string &name : names) {
-            computed_.erase(key(tenant, name));
         }
     }
     if (store_) {

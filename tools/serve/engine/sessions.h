@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "tools/serve/engine/served_model.h"
@@ -35,15 +34,14 @@ class Sessions {
     std::optional<Found> take_named(const ServedModel &model, const std::string &tenant,
                                     const std::string &name);
     // Keeps a session under the digest of its state, which it returns in hexadecimal, and under
-    // further names in place of what they named. `before`: the id of the session that it goes on
+    // further names in place of what they named. What was kept under that digest lends the data
+    // that this one lacks (stored.h). `before`: the id of the session that it goes on
     // from, or "". `session` must not be changed after.
     std::string keep(const ServedModel &model, const std::string &tenant, command::Session session,
                      const std::string &before, const std::vector<std::string> &names);
     // Gives the kept session further names, where they name nothing yet.
     void add_names(const std::string &tenant, const std::string &id,
                    const std::vector<std::string> &names);
-    // Whether `add_names` was called with the name: then this process has computed what it names.
-    bool has_computed(const std::string &tenant, const std::string &name) const;
     // Removes it with the further names that still name it. False: there is none.
     bool remove(const std::string &tenant, const std::string &id,
                 const std::vector<std::string> &names);
@@ -65,7 +63,8 @@ class Sessions {
     std::string key(const std::string &tenant, const std::string &id) const;
     command::Session take(const ServedModel &model, const std::string &tenant,
                           const std::string &id);
-    command::Session get(const ServedModel &model, const std::string &key);
+    command::Session get(const ServedModel &model, const std::string &tenant,
+                         const std::string &name);
     command::Session fork_live(const ServedModel &model, const std::string &key);
     bool remove_name(const std::string &key);
     void forget(std::list<Live>::iterator live);
@@ -76,10 +75,10 @@ class Sessions {
     const uint64_t live_bytes_max_;
     uint64_t live_bytes_ = 0;
     mutable std::mutex mutex_;
-    std::list<Live> live_; // the last used first
+    std::mutex keeping_[64]; // by digest: of two that keep the same state, one after the other
+    std::list<Live> live_;   // the last used first
     std::map<std::string, std::list<Live>::iterator> by_key_;
     std::map<std::string, std::string> names_; // without a store: what further names name
-    std::set<std::string> computed_;           // names that this process has added
     uint64_t puts_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "tools/cli/terminal.h"
+#include "tools/serve/api/members.h"
 #include "tools/serve/api/reply.h"
 #include "tools/serve/engine/routes.h"
 #include "tools/serve/engine/stored.h"
@@ -37,19 +38,18 @@ Wanted find(Engine &engine, const Call &call, const std::string &prefix) {
 void reply_removed(Engine &engine, const Call &call, const std::string &prefix,
                    const char *object) {
     const Wanted wanted = find(engine, call, prefix);
-    const std::string text = data_of(wanted.session.get(), kNamesData);
+    // Under its digest it has all names that it was given, under each name those of that time.
+    const auto own = engine.sessions().find(*wanted.model, call.tenant, wanted.id);
+    const stasis_session *const newest = own ? own->session.get() : wanted.session.get();
     std::vector<std::string> names;
-    for (size_t at = 0; at < text.size();) { // those that name another session by now stay
-        const size_t end = text.find('\n', at);
-        const std::string name = text.substr(at, end - at);
+    for (const std::string &name : lines_of(data_of(newest, kNamesData))) {
         const auto named = engine.sessions().take_named(*wanted.model, call.tenant, name);
-        if (named && named->id == wanted.id) {
+        if (named && named->id == wanted.id) { // else it names another session by now
             names.push_back(name);
         }
-        at = end + 1;
     }
     engine.sessions().remove(call.tenant, wanted.id, names);
-    call.reply({{"id", prefix + wanted.id}, {"object", object}, {"deleted", true}});
+    call.reply({{"id", call.parts[2]}, {"object", object}, {"deleted", true}});
 }
 
 // Returns the value of a member of a query "a=b&c=d", or "". Escapes are not read: no value that
@@ -175,13 +175,18 @@ void import(Engine &engine, const Call &call) {
     const stasis_source source = body.source();
     stasis_session *made = nullptr;
     stasis_error error{};
+    auto session_options = sized<stasis_session_options>();
+    session_options.domain = domain_of(call.tenant);
+    auto options = sized<stasis_load_options>();
+    options.session = &session_options;
     const stasis_status status =
-        stasis_session_read(model.model(), &source, nullptr, &made, &error);
+        stasis_session_read(model.model(), &source, &options, &made, &error);
     if (status == STASIS_CORRUPT || status == STASIS_MODEL_MISMATCH || status == STASIS_VERSION) {
         throw api::Refused{400, "invalid_snapshot", error.message, ""};
     }
     require(status, error);
     command::Session session(made);
+    check_data(made);
     const stasis_verify_report report = verified(model, bytes);
     if (report.verified == 0) {
         throw api::Refused{
@@ -194,7 +199,7 @@ void import(Engine &engine, const Call &call) {
 
 void rewind(Engine &engine, const Call &call) {
     Wanted wanted = find(engine, call, "");
-    const api::Json body = api::Json::parse(call.request().body, nullptr, false);
+    const api::Json body = api::parse_body(call.request().body);
     if (!body.is_object() || !body.contains("position") || !body["position"].is_number_unsigned()) {
         throw api::Refused{400, "invalid_request_error", "a position is missing: {\"position\": N}",
                            "position"};
@@ -270,8 +275,17 @@ bool answer_stored(Engine &engine, const Call &call) {
     if (!knows(call)) {
         return false;
     }
-    engine.slow_workers().post([&engine, call] {
+    const std::string &last = call.parts.back();
+    const bool slow = last == "verify" || last == "rewind" || last == "export" ||
+                      (call.request().method == "POST" && call.parts.size() == 2);
+    if (slow) {
+        engine.require_slow_place();
+    }
+    (slow ? engine.slow_workers() : engine.workers()).post([&engine, call] {
         call.guarded([&] {
+            if (engine.closing() || call.exchange->gone()) {
+                throw refusal(STASIS_CANCELLED, "");
+            }
             if (call.parts[1] == "responses") {
                 answer_response(engine, call);
             } else {

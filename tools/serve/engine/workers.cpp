@@ -28,6 +28,11 @@ void Workers::post(std::function<void()> work) {
     changed_.notify_one();
 }
 
+size_t Workers::waiting() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_.size();
+}
+
 void Workers::serve() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {

@@ -19,11 +19,12 @@ class Workers {
 
     // Runs the work soon, on one of the threads. It must not throw. Any thread.
     void post(std::function<void()> work);
+    size_t waiting() const; // work that has not begun
 
   private:
     void serve();
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<std::function<void()>> waiting_;
     bool closing_ = false;
