@@ -23,8 +23,18 @@ class Talks:
         self.ids = [[] for _ in range(count)]
         self.changed = threading.Condition()
         self.servers, self.events, self.broken = [], 0, []
+        self.fresh, self.kill_at = [], 0  # servers to take the place of killed ones
 
-    def turn(self, server, index):
+    def count(self, rng):
+        """An event came. Under the lock, so that each kill is at its event, however slow all is."""
+        self.events += 1
+        if self.fresh and self.events >= self.kill_at:
+            self.servers.pop(rng.randrange(len(self.servers))).kill()
+            self.servers.append(self.fresh.pop())
+            self.kill_at = self.events + rng.randint(1, 25)
+        self.changed.notify_all()
+
+    def turn(self, server, index, rng):
         ids = self.ids[index]
         body = dict(self.bodies[index][len(ids)], previous_response_id=ids[-1] if ids else None)
         for event in server.events("/v1/responses", body):
@@ -33,57 +43,40 @@ class Talks:
             with self.changed:
                 if event["type"] == "response.completed":
                     ids.append(event["response"]["id"])
-                self.events += 1
-                self.changed.notify_all()
+                self.count(rng)
 
     def talk(self, index):
         rng = random.Random(index)
         try:
             while len(self.ids[index]) < len(self.bodies[index]):
                 with self.changed:
-                    self.changed.wait_for(lambda: self.servers)
                     server = rng.choice(self.servers)
                 try:
-                    self.turn(server, index)
+                    self.turn(server, index, rng)
                 except KILLED:
                     with self.changed:
-                        self.changed.wait_for(lambda: server not in self.servers)
-        except Exception as error:  # said by the thread that waits
+                        if not self.changed.wait_for(lambda: server not in self.servers, 60):
+                            raise AssertionError("a server that nobody killed cut a stream")
+        except Exception as error:  # said by the thread that waits for all
             with self.changed:
                 self.broken.append(error)
-                self.changed.notify_all()
-
-    def over(self):
-        return self.broken or all(len(ids) == len(bodies)
-                                  for ids, bodies in zip(self.ids, self.bodies))
 
     def run(self, start, kills, rng, servers=1):
-        """Starts servers, and kills one after some events, again and again. Returns the ids."""
+        """Talks at servers, of which one after the other is killed. Returns the ids."""
+        self.servers = [start() for _ in range(servers)]
+        self.fresh = [start() for _ in range(kills)]
+        self.kill_at = rng.randint(1, 25)
         threads = [threading.Thread(target=self.talk, args=(index,))
                    for index in range(len(self.ids))]
         for thread in threads:
             thread.start()
-        with self.changed:
-            self.servers = [start() for _ in range(servers)]
-            self.changed.notify_all()
-        for _ in range(kills):
-            fresh = start()  # before the kill, so that few turns pass meanwhile
-            with self.changed:
-                after = self.events + rng.randint(1, 25)
-                self.changed.wait_for(lambda: self.over() or self.events >= after)
-                self.servers.append(fresh)
-                if self.over():
-                    break
-                self.servers.pop(rng.randrange(servers)).kill()
-                self.changed.notify_all()
-                kills -= 1
         for thread in threads:
             thread.join()
-        for server in self.servers:
+        for server in self.servers + self.fresh:
             server.kill()
         if self.broken:
             raise self.broken[0]
-        return self.ids, kills
+        return self.ids, len(self.fresh)
 
 
 class Kills(ServerTest):

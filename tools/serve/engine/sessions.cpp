@@ -36,6 +36,10 @@ std::string Sessions::key(const std::string &tenant, const std::string &id) cons
     return tenant + "/" + id;
 }
 
+std::mutex &Sessions::keeping(const std::string &key) {
+    return keeping_[std::hash<std::string>()(key) % std::size(keeping_)];
+}
+
 command::Session Sessions::fork_live(const ServedModel &model, const std::string &key) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = by_key_.find(key);
@@ -136,8 +140,7 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     auto info = command::sized<stasis_session_info>();
     stasis_error failure{};
     require(stasis_session_get_info(session.get(), &info, &failure), failure);
-    const std::lock_guard<std::mutex> keeping(
-        keeping_[std::hash<std::string>()(own) % std::size(keeping_)]);
+    const std::lock_guard<std::mutex> keeping(this->keeping(own));
     if (const command::Session kept = take(model, tenant, id)) {
         merge_data(kept.get(), session.get());
     }
@@ -183,6 +186,7 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
 
 void Sessions::add_names(const std::string &tenant, const std::string &id,
                          const std::vector<std::string> &names) {
+    const std::lock_guard<std::mutex> keeping(this->keeping(key(tenant, id)));
     for (const std::string &name : names) {
         if (store_) { // CONFLICT: another session has it, which serves as well
             stasis_error error{};
@@ -210,23 +214,22 @@ bool Sessions::remove_name(const std::string &key) {
     return status == STASIS_OK;
 }
 
-bool Sessions::remove(const std::string &tenant, const std::string &id,
+bool Sessions::remove(const ServedModel &model, const std::string &tenant, const std::string &id,
                       const std::vector<std::string> &names) {
     const std::string own = key(tenant, id);
-    bool found = false;
-    {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        const auto known = by_key_.find(own);
-        if (known != by_key_.end()) {
-            forget(known->second);
-            found = true;
-        }
-    }
-    if (store_) {
-        for (const std::string &name : names) {
+    const std::lock_guard<std::mutex> keeping(this->keeping(own));
+    for (const std::string &name : names) {
+        const std::optional<Found> named = store_ ? take_named(model, tenant, name) : std::nullopt;
+        if (named && named->id == id) { // else it names another session by now
             remove_name(key(tenant, name));
         }
-        found = remove_name(own) || found;
+    }
+    bool found = store_ && remove_name(own);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = by_key_.find(own);
+    if (known != by_key_.end()) {
+        forget(known->second);
+        found = true;
     }
     return found;
 }

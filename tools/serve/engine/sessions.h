@@ -42,8 +42,8 @@ class Sessions {
     // Gives the kept session further names, where they name nothing yet.
     void add_names(const std::string &tenant, const std::string &id,
                    const std::vector<std::string> &names);
-    // Removes it with the further names that still name it. False: there is none.
-    bool remove(const std::string &tenant, const std::string &id,
+    // Removes it, with those of the names that name it. False: there is none.
+    bool remove(const ServedModel &model, const std::string &tenant, const std::string &id,
                 const std::vector<std::string> &names);
 
     // Drops the session in memory that was used least recently; false: there is none.
@@ -66,6 +66,7 @@ class Sessions {
     command::Session get(const ServedModel &model, const std::string &tenant,
                          const std::string &name);
     command::Session fork_live(const ServedModel &model, const std::string &key);
+    std::mutex &keeping(const std::string &key);
     bool remove_name(const std::string &key);
     void forget(std::list<Live>::iterator live);
     void put(stasis_session *session, const std::string &key, const std::string &before);
@@ -75,7 +76,7 @@ class Sessions {
     const uint64_t live_bytes_max_;
     uint64_t live_bytes_ = 0;
     mutable std::mutex mutex_;
-    std::mutex keeping_[64]; // by digest: of two that keep the same state, one after the other
+    std::mutex keeping_[64]; // by key: who keeps, names or removes one state, one after the other
     std::list<Live> live_;   // the last used first
     std::map<std::string, std::list<Live>::iterator> by_key_;
     std::map<std::string, std::string> names_; // without a store: what further names name

@@ -41,14 +41,8 @@ void reply_removed(Engine &engine, const Call &call, const std::string &prefix,
     // Under its digest it has all names that it was given, under each name those of that time.
     const auto own = engine.sessions().find(*wanted.model, call.tenant, wanted.id);
     const stasis_session *const newest = own ? own->session.get() : wanted.session.get();
-    std::vector<std::string> names;
-    for (const std::string &name : lines_of(data_of(newest, kNamesData))) {
-        const auto named = engine.sessions().take_named(*wanted.model, call.tenant, name);
-        if (named && named->id == wanted.id) { // else it names another session by now
-            names.push_back(name);
-        }
-    }
-    engine.sessions().remove(call.tenant, wanted.id, names);
+    engine.sessions().remove(*wanted.model, call.tenant, wanted.id,
+                             lines_of(data_of(newest, kNamesData)));
     call.reply({{"id", call.parts[2]}, {"object", object}, {"deleted", true}});
 }
 
