@@ -71,23 +71,6 @@ Json read_chat_message(const Json &given, const std::string &place) {
     return read;
 }
 
-Json read_chat_tools(Members &body) {
-    Json tools = Json::array();
-    const Json *given = body.list("tools");
-    for (size_t i = 0; given != nullptr && i < given->size(); ++i) {
-        Members tool((*given)[i], "tools[" + std::to_string(i) + "]");
-        const std::string type = tool.needed_text("type");
-        if (type != "function") {
-            refuse(tool.place_of("type"),
-                   "'" + tool.place() + "' is of type '" + type + "'; only 'function' is supported",
-                   "unsupported_value");
-        }
-        Members function(tool.needed("function"), tool.place_of("function"));
-        tools.push_back(read_tool(function, "parameters"));
-    }
-    return tools;
-}
-
 void read_response_format(Members &body, GenerationRequest &request) {
     const Json *given = body.find("response_format");
     if (given == nullptr) {
@@ -154,7 +137,7 @@ GenerationRequest read_chat(std::string_view text) {
     if (messages.empty()) {
         refuse("messages", "'messages' is empty");
     }
-    Json tools = read_chat_tools(body);
+    Json tools = read_tools(body, true);
     read_tool_choice(body, "function", tools, request);
     request.parallel = body.flag("parallel_tool_calls").value_or(true);
     Json switches = Json::object();

@@ -75,22 +75,12 @@ class ChatWriter : public Writer {
         }
         events += chunk(choice, Json::object(), nullptr, chat_finish(outcome.finish));
         if (ended_ == request_.choices) {
-            if (request_.stream_usage) {
-                Json last = envelope("chat.completion.chunk");
-                last["choices"] = Json::array();
-                last["usage"] = openai_usage(*usage_);
-                events += event("", last);
-            }
-            events += "data: [DONE]\n\n";
+            events += last_events(request_, envelope("chat.completion.chunk"), *usage_);
         }
         return events;
     }
 
-    std::string fail(const Refused &error) override {
-        Json data;
-        data["error"] = openai_error(error);
-        return request_.stream ? event("", data) + "data: [DONE]\n\n" : error_body(error, false);
-    }
+    std::string fail(const Refused &error) override { return failure(request_, error); }
 
     std::string ping() const override { return ": ping\n\n"; }
 

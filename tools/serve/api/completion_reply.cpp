@@ -45,22 +45,12 @@ class CompletionWriter : public Writer {
         }
         events += chunk(choice, "", nullptr, finish);
         if (ended_ == request_.choices) {
-            if (request_.stream_usage) {
-                Json last = envelope();
-                last["choices"] = Json::array();
-                last["usage"] = openai_usage(*usage_);
-                events += event("", last);
-            }
-            events += "data: [DONE]\n\n";
+            events += last_events(request_, envelope(), *usage_);
         }
         return events;
     }
 
-    std::string fail(const Refused &error) override {
-        Json data;
-        data["error"] = openai_error(error);
-        return request_.stream ? event("", data) + "data: [DONE]\n\n" : error_body(error, false);
-    }
+    std::string fail(const Refused &error) override { return failure(request_, error); }
 
     std::string ping() const override { return ": ping\n\n"; }
 

@@ -123,6 +123,27 @@ Json read_tool(Members &definition, const char *schema) {
     return Json{{"type", "function"}, {"function", std::move(function)}};
 }
 
+Json read_tools(Members &body, bool nested) {
+    Json tools = Json::array();
+    const Json *given = body.list("tools");
+    for (size_t i = 0; given != nullptr && i < given->size(); ++i) {
+        Members tool((*given)[i], "tools[" + std::to_string(i) + "]");
+        const std::string type = tool.needed_text("type");
+        if (type != "function") {
+            refuse(tool.place_of("type"),
+                   "'" + tool.place() + "' is of type '" + type + "'; only 'function' is supported",
+                   "unsupported_value");
+        }
+        if (nested) {
+            Members function(tool.needed("function"), tool.place_of("function"));
+            tools.push_back(read_tool(function, "parameters"));
+        } else {
+            tools.push_back(read_tool(tool, "parameters"));
+        }
+    }
+    return tools;
+}
+
 bool has_tool(const Json &tools, const std::string &name) {
     return std::any_of(tools.begin(), tools.end(),
                        [&](const Json &tool) { return tool["function"]["name"] == name; });

@@ -37,6 +37,9 @@ Json read_arguments(const std::string &text, const std::string &place);
 // Returns an entry of "tools". `definition` has the members name, description and the schema named
 // `schema`. Throws Refused: a name that is no name, a schema that is no object.
 Json read_tool(Members &definition, const char *schema);
+// Reads the list "tools" of OpenAI's APIs, each of type "function": `nested` in a member of that
+// name, as chats have it, or flat, as responses do. Throws Refused.
+Json read_tools(Members &body, bool nested);
 
 // Returns whether there is a tool of this name.
 bool has_tool(const Json &tools, const std::string &name);

@@ -73,6 +73,22 @@ void add_usage(std::optional<Usage> &sum, const Usage &one) {
     sum->thoughts += one.thoughts;
 }
 
+std::string last_events(const GenerationRequest &request, Json last, const Usage &usage) {
+    std::string events;
+    if (request.stream_usage) {
+        last["choices"] = Json::array();
+        last["usage"] = openai_usage(usage);
+        events = event("", last);
+    }
+    return events + "data: [DONE]\n\n";
+}
+
+std::string failure(const GenerationRequest &request, const Refused &error) {
+    Json data;
+    data["error"] = openai_error(error);
+    return request.stream ? event("", data) + "data: [DONE]\n\n" : error_body(error, false);
+}
+
 std::unique_ptr<Writer> make_writer(const GenerationRequest &request) {
     switch (request.dialect) {
     case Dialect::chat:

@@ -33,6 +33,11 @@ Json openai_usage(const Usage &usage);
 // once, and as cached what every choice found.
 void add_usage(std::optional<Usage> &sum, const Usage &one);
 
+// What chats and completions have alike: the events behind the last choice of a stream (`last` is
+// the envelope of one with usage, sent if it was asked for), and a failure.
+std::string last_events(const GenerationRequest &request, Json last, const Usage &usage);
+std::string failure(const GenerationRequest &request, const Refused &error);
+
 std::unique_ptr<Writer> make_chat_writer(const GenerationRequest &request);
 std::unique_ptr<Writer> make_completion_writer(const GenerationRequest &request);
 std::unique_ptr<Writer> make_response_writer(const GenerationRequest &request);

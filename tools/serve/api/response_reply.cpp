@@ -88,10 +88,15 @@ class ResponseWriter : public Writer {
     }
 
     Json answer(const char *status, const std::string &id) const {
-        Json data = {
-            {"id", id},    {"object", "response"},    {"created_at", start_.created},
-            {"status", status},      {"error", nullptr},        {"incomplete_details", nullptr},
-            {"model", start_.model}, {"output", Json::array()}, {"usage", nullptr}};
+        Json data = {{"id", id},
+                     {"object", "response"},
+                     {"created_at", start_.created},
+                     {"status", status},
+                     {"error", nullptr},
+                     {"incomplete_details", nullptr},
+                     {"model", start_.model},
+                     {"output", Json::array()},
+                     {"usage", nullptr}};
         data.update(request_.echo);
         return data;
     }

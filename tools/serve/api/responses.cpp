@@ -112,22 +112,6 @@ Json read_input(Members &body, const GenerationRequest &request) {
     return messages;
 }
 
-Json read_flat_tools(Members &body) {
-    Json tools = Json::array();
-    const Json *given = body.list("tools");
-    for (size_t i = 0; given != nullptr && i < given->size(); ++i) {
-        Members tool((*given)[i], "tools[" + std::to_string(i) + "]");
-        const std::string type = tool.needed_text("type");
-        if (type != "function") {
-            refuse(tool.place_of("type"),
-                   "'" + tool.place() + "' is of type '" + type + "'; only 'function' is supported",
-                   "unsupported_value");
-        }
-        tools.push_back(read_tool(tool, "parameters"));
-    }
-    return tools;
-}
-
 void read_text(Members &body, GenerationRequest &request) {
     const Json *given = body.find("text");
     if (given == nullptr) {
@@ -263,7 +247,7 @@ GenerationRequest read_response(std::string_view text) {
     read_guided_forms(body, request);
     read_include(body, request);
     Json messages = read_input(body, request);
-    Json tools = read_flat_tools(body);
+    Json tools = read_tools(body, false);
     read_tool_choice(body, nullptr, tools, request);
     request.parallel = body.flag("parallel_tool_calls").value_or(true);
     const Json switches = read_reasoning(body);

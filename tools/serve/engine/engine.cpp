@@ -17,8 +17,8 @@ Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
                const EngineLimits &limits)
     : limits_(limits), models_(std::move(models)),
       sessions_(std::move(store), limits.live_max, limits.live_bytes),
-      workers_(std::make_unique<Workers>(kWorkers)),
-      slow_workers_(std::make_unique<Workers>(kSlowWorkers)) {}
+      slow_workers_(std::make_unique<Workers>(kSlowWorkers)),
+      workers_(std::make_unique<Workers>(kWorkers)) {}
 
 ServedModel &Engine::model(const std::string &name) const {
     for (const std::unique_ptr<ServedModel> &model : models_) {

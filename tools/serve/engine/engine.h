@@ -71,7 +71,9 @@ class Engine {
     std::condition_variable changed_;
     std::set<Generation *> generations_;
     size_t running_ = 0;
-    std::unique_ptr<Workers> workers_, slow_workers_; // their threads end before all above
+    // Their threads end before all above; those of `workers_` first, whose work may be for the
+    // others.
+    std::unique_ptr<Workers> slow_workers_, workers_;
 };
 
 } // namespace serve

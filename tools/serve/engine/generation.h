@@ -41,7 +41,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
         uint32_t stop_reason = STASIS_STOP_LENGTH;
         stasis_status status = STASIS_OK;
         std::string message;
-        bool over = false; // its end was heard
         void hear(const stasis_scheduler_event &event) override;
     };
 

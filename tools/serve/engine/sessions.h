@@ -50,7 +50,6 @@ class Sessions {
     bool drop_oldest();
     size_t live() const;
     uint64_t puts() const;
-    bool has_store() const { return store_ != nullptr; }
 
   private:
     struct Live {
