@@ -13,17 +13,17 @@ from stasis_process import CommandTest, command
 class Served:
     """A server of models, on a port of its own."""
 
-    def __init__(self, test, *arguments):
+    def __init__(self, test, *arguments, before=None):
+        """`before` runs in the new process first."""
         with open(test.path("server.log"), "ab") as log:
             self.process = subprocess.Popen(
                 [str(command()), "serve", *map(str, arguments), "--listen", "127.0.0.1:0"],
-                stdout=subprocess.PIPE, stderr=log, text=True)
+                stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=before)
         test.addCleanup(self.kill)
         line = self.process.stdout.readline()
         if not line.startswith("listening on http://"):
             self.process.wait()
-            with open(test.path("server.log"), encoding="utf-8") as log:
-                raise AssertionError(f"the server did not begin: {line!r} {log.read()}")
+            raise AssertionError(f"the server did not begin: {line!r} {test.said()}")
         self.address = urllib.parse.urlsplit(line.split()[-1]).netloc
 
     def kill(self):
@@ -61,8 +61,22 @@ class Served:
 
 
 class ServerTest(CommandTest):
-    def serve(self, *arguments):
-        return Served(self, *arguments)
+    def serve(self, *arguments, before=None):
+        return Served(self, *arguments, before=before)
+
+    def said(self):
+        """What the servers of this test have said on stderr, but for requests."""
+        with open(self.path("server.log"), encoding="utf-8") as log:
+            return "".join(line for line in log if not line.startswith("{"))
+
+    def metrics(self, server):
+        """The values of the metrics that have no labels, or those of the first model."""
+        values = {}
+        for line in server.ask("GET", "/metrics")[1].decode().splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                values.setdefault(name.split("{")[0], float(value))
+        return values
 
     def post(self, server, path, body, status=200, headers=None):
         got, data = server.ask("POST", path, body, headers)

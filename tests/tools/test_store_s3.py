@@ -6,13 +6,12 @@ import pathlib
 import random
 import shutil
 import subprocess
-import sys
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import seaweedfs
-from stasis_process import CommandTest, GEMMA, LLAMA, ROOT, comma, command
+from stasis_process import CommandTest, GEMMA, LLAMA, comma, command
+from troubled_s3 import TroubledService
 
 
 class Refused(CommandTest):
@@ -180,19 +179,11 @@ class S3(Stores):
 class Trouble(Stores):
     def setUp(self):
         super().setUp()
-        process = subprocess.Popen(
-            [sys.executable, ROOT / "tests/modules/fake_s3.py", seaweedfs.ACCESS, seaweedfs.SECRET],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stdin.close)  # with which it ends
-        self.origin = f"http://127.0.0.1:{int(process.stdout.readline())}"
-        self.uri = f"s3://test/p?endpoint={self.origin}"
+        self.service = TroubledService(self)
+        self.origin, self.uri = self.service.origin, self.service.uri
 
     def ask(self, path, trouble=None):
-        request = urllib.request.Request(self.origin + path, json.dumps(trouble).encode())
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        return self.service.ask(path, trouble)
 
     def counted(self, *arguments):
         """Requests by their methods, but for the one that opens the store."""
