@@ -27,7 +27,8 @@ void shorten(std::vector<float> &vector, uint32_t dimensions) {
 
 } // namespace
 
-std::string embeddings_of(const ServedModel &model, const api::EmbeddingRequest &request) {
+std::string embeddings_of(const ServedModel &model, const api::EmbeddingRequest &request,
+                          stasis_cancel *cancel) {
     stasis_error error{};
     auto info = sized<stasis_embed_info>();
     require(stasis_model_get_embed_info(model.model(), &info, &error), error);
@@ -54,10 +55,12 @@ std::string embeddings_of(const ServedModel &model, const api::EmbeddingRequest 
         inputs.push_back(input);
         tokens += given.size();
     }
+    auto options = sized<stasis_embed_options>();
+    options.cancel = cancel;
     std::vector<float> numbers(inputs.size() * info.dimension);
     size_t count = 0;
     require(stasis_model_embed(model.model(), inputs.data(), sizeof(stasis_embed_input),
-                               inputs.size(), nullptr, numbers.data(), numbers.size(), &count,
+                               inputs.size(), &options, numbers.data(), numbers.size(), &count,
                                &error),
             error);
     std::vector<std::vector<float>> vectors;

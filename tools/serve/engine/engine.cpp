@@ -3,8 +3,6 @@
 
 #include <chrono>
 
-#include "tools/serve/engine/generation.h"
-
 namespace serve {
 
 namespace {
@@ -45,7 +43,7 @@ void Engine::finish() {
     slow_workers_ = nullptr;
 }
 
-void Engine::enter(Generation &generation, size_t replies) {
+void Engine::enter(stasis_cancel *request, size_t replies) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closing()) {
         throw refusal(STASIS_CANCELLED, "");
@@ -57,7 +55,7 @@ void Engine::enter(Generation &generation, size_t replies) {
                            ""};
     }
     running_ += replies;
-    generations_.insert(&generation);
+    requests_.insert(request);
 }
 
 void Engine::leave(size_t replies) {
@@ -65,9 +63,9 @@ void Engine::leave(size_t replies) {
     running_ -= replies;
 }
 
-void Engine::forget(Generation &generation) {
+void Engine::forget(stasis_cancel *request) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    generations_.erase(&generation);
+    requests_.erase(request);
     changed_.notify_all();
 }
 
@@ -79,12 +77,12 @@ size_t Engine::running() const {
 void Engine::close(uint32_t seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
-    const auto over = [this] { return generations_.empty(); };
+    const auto over = [this] { return requests_.empty(); };
     if (changed_.wait_for(lock, std::chrono::seconds(seconds), over)) {
         return;
     }
-    for (Generation *generation : generations_) {
-        generation->cancel();
+    for (stasis_cancel *request : requests_) {
+        stasis_cancel_request(request);
     }
     changed_.wait(lock, over);
 }

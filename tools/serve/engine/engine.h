@@ -27,10 +27,9 @@ struct EngineLimits {
 
 struct EngineCounts {
     std::atomic<uint64_t> replies{0}, refused{0}, failed{0}, left{0};
+    std::atomic<uint64_t> slow_cut{0}; // requests of the slow workers
     std::atomic<uint64_t> prompt_tokens{0}, cached_tokens{0}, reply_tokens{0};
 };
-
-class Generation;
 
 class Engine {
   public:
@@ -49,10 +48,11 @@ class Engine {
     const EngineLimits &limits() const { return limits_; }
     EngineCounts &counts() { return counts_; }
 
-    // Takes places for replies. Throws api::Refused: too many run, or the server is shutting down.
-    void enter(Generation &generation, size_t replies);
+    // Takes places for replies, and knows the handle by which their request is cancelled, until it
+    // is forgotten. Throws api::Refused: too many run, or the server is shutting down.
+    void enter(stasis_cancel *request, size_t replies);
     void leave(size_t replies);
-    void forget(Generation &generation);
+    void forget(stasis_cancel *request);
     size_t running() const;
     // Ends the workers, after all that was given to them. Nothing may come any more.
     void finish();
@@ -69,7 +69,7 @@ class Engine {
     std::atomic<bool> closing_{false};
     mutable std::mutex mutex_;
     std::condition_variable changed_;
-    std::set<Generation *> generations_;
+    std::set<stasis_cancel *> requests_;
     size_t running_ = 0;
     // Their threads end before all above; those of `workers_` first, whose work may be for the
     // others.

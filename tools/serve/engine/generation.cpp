@@ -11,17 +11,6 @@ namespace serve {
 
 using command::sized;
 
-namespace {
-
-stasis_cancel *make_cancel() {
-    stasis_cancel *cancel = nullptr;
-    stasis_error error{};
-    require(stasis_cancel_create(&cancel, &error), error);
-    return cancel;
-}
-
-} // namespace
-
 Generation::Generation(Engine &engine, std::shared_ptr<http::Exchange> exchange,
                        api::GenerationRequest request, std::string tenant)
     : engine_(engine), exchange_(std::move(exchange)), request_(std::move(request)),
@@ -29,7 +18,7 @@ Generation::Generation(Engine &engine, std::shared_ptr<http::Exchange> exchange,
 
 Generation::~Generation() {
     leave();
-    engine_.forget(*this);
+    engine_.forget(cancel_.get());
 }
 
 // Before the last byte is sent: a client that has it may ask again.
@@ -52,7 +41,7 @@ void Generation::start() {
     });
     try {
         model_ = &engine_.model(request_.model);
-        engine_.enter(*this, request_.choices);
+        engine_.enter(cancel_.get(), request_.choices);
         entered_ = true;
     } catch (const api::Refused &refused) {
         refuse(refused);
@@ -230,7 +219,9 @@ void Generation::align(stasis_session *session) {
         lacking.tokens = prompt_;
     }
     if (lacking.position < info.position) {
-        require(stasis_session_rewind(session, lacking.position, STASIS_REWIND_RECOMPUTE, nullptr,
+        auto options = sized<stasis_run_options>();
+        options.cancel = cancel_.get();
+        require(stasis_session_rewind(session, lacking.position, STASIS_REWIND_RECOMPUTE, &options,
                                       &error),
                 error);
     }

@@ -14,6 +14,11 @@ void measure(Engine &engine, http::Metrics &metrics) {
             counts.refused);
     counted("stasis_replies_failed_total", "Replies that the server failed to give", counts.failed);
     counted("stasis_replies_left_total", "Replies whose client left", counts.left);
+    counted(
+        "stasis_slow_cut_total",
+        "Verifications, imports, rewinds, exports and embeddings that were cut: the client left, "
+        "or the server ended",
+        counts.slow_cut);
     counted("stasis_prompt_tokens_total", "Tokens of prompts", counts.prompt_tokens);
     counted("stasis_cached_tokens_total", "Tokens of prompts that were not computed",
             counts.cached_tokens);

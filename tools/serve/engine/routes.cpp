@@ -179,10 +179,10 @@ void Routes::count_tokens(const Call &call) {
 void Routes::embed(const Call &call) {
     api::EmbeddingRequest request = api::read_embedding(call.request().body);
     ServedModel &model = engine_.model(request.model);
-    engine_.require_slow_place();
-    engine_.slow_workers().post([call, &model, request = std::move(request)] {
-        call.guarded([&] { call.reply_text(embeddings_of(model, request), kJson); });
-    });
+    answer_slowly(engine_, call,
+                  [call, &model, request = std::move(request)](stasis_cancel *cancel) {
+                      call.reply_text(embeddings_of(model, request, cancel), kJson);
+                  });
 }
 
 } // namespace serve

@@ -51,10 +51,14 @@ class Routes {
     http::Metrics &metrics_;
 };
 
+// Answers on a slow worker what may take minutes, with a handle that is cancelled when the client
+// leaves and when the server ends. Throws api::Refused: too much waits, or the server is ending.
+void answer_slowly(Engine &engine, const Call &call, std::function<void(stasis_cancel *)> answer);
 // Answers /v1/responses/{id} and /v1/sessions, on a worker. False: the path is none of these.
 bool answer_stored(Engine &engine, const Call &call);
 // Returns the body of POST /v1/embeddings. Throws api::Refused.
-std::string embeddings_of(const ServedModel &model, const api::EmbeddingRequest &request);
+std::string embeddings_of(const ServedModel &model, const api::EmbeddingRequest &request,
+                          stasis_cancel *cancel);
 // Adds what the engine counts to GET /metrics.
 void measure(Engine &engine, http::Metrics &metrics);
 

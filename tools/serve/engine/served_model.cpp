@@ -41,6 +41,13 @@ void require(stasis_status status, const stasis_error &error) {
     }
 }
 
+command::Cancel make_cancel() {
+    stasis_cancel *cancel = nullptr;
+    stasis_error error{};
+    require(stasis_cancel_create(&cancel, &error), error);
+    return command::Cancel(cancel);
+}
+
 ServedModel::ServedModel(std::string name, command::Model model, uint32_t sessions_max)
     : name_(std::move(name)), model_(std::move(model)) {
     info_.struct_size = sizeof info_;

@@ -12,6 +12,7 @@ namespace serve {
 // Throws api::Refused with the HTTP status that belongs to a status of the library.
 void require(stasis_status status, const stasis_error &error);
 api::Refused refusal(stasis_status status, const char *message);
+command::Cancel make_cancel(); // throws api::Refused
 
 // Hears of one session in the scheduler, on the computing thread; must return soon.
 class Listener {

@@ -112,7 +112,7 @@ api::Json described(const Wanted &wanted) {
     return body;
 }
 
-std::string exported(const Wanted &wanted) {
+std::string exported(const Wanted &wanted, stasis_cancel *cancel) {
     std::string bytes;
     auto sink = sized<stasis_sink>();
     sink.user = &bytes;
@@ -120,8 +120,10 @@ std::string exported(const Wanted &wanted) {
         static_cast<std::string *>(user)->append(static_cast<const char *>(data), size);
         return 0;
     };
+    auto options = sized<stasis_save_options>();
+    options.cancel = cancel;
     stasis_error error{};
-    require(stasis_session_write(wanted.session.get(), &sink, nullptr, &error), error);
+    require(stasis_session_write(wanted.session.get(), &sink, &options, &error), error);
     return bytes;
 }
 
@@ -145,16 +147,19 @@ struct Body {
 };
 
 // Computes the whole log again and compares it with what the bytes hold.
-stasis_verify_report verified(const ServedModel &model, const std::string &bytes) {
+stasis_verify_report verified(const ServedModel &model, const std::string &bytes,
+                              stasis_cancel *cancel) {
     Body body{bytes};
     const stasis_source source = body.source();
     stasis_snapshot *opened = nullptr;
     stasis_error error{};
     require(stasis_snapshot_open_source(&source, &opened, &error), error);
     const command::Snapshot snapshot(opened);
+    auto options = sized<stasis_verify_options>();
+    options.cancel = cancel;
     auto report = sized<stasis_verify_report>();
     const stasis_status status =
-        stasis_snapshot_verify(opened, model.model(), nullptr, &report, &error);
+        stasis_snapshot_verify(opened, model.model(), &options, &report, &error);
     if (status != STASIS_DIVERGED) {
         require(status, error);
     }
@@ -162,7 +167,7 @@ stasis_verify_report verified(const ServedModel &model, const std::string &bytes
 }
 
 // A file of unknown origin must be what the model computes: its pages may serve others.
-void import(Engine &engine, const Call &call) {
+void import(Engine &engine, const Call &call, stasis_cancel *cancel) {
     const std::string &bytes = call.request().body;
     ServedModel &model = engine.model(query_member(call.request().query, "model"));
     Body body{bytes};
@@ -173,6 +178,7 @@ void import(Engine &engine, const Call &call) {
     session_options.domain = domain_of(call.tenant);
     auto options = sized<stasis_load_options>();
     options.session = &session_options;
+    options.cancel = cancel;
     const stasis_status status =
         stasis_session_read(model.model(), &source, &options, &made, &error);
     if (status == STASIS_CORRUPT || status == STASIS_MODEL_MISMATCH || status == STASIS_VERSION) {
@@ -181,7 +187,7 @@ void import(Engine &engine, const Call &call) {
     require(status, error);
     command::Session session(made);
     check_data(made);
-    const stasis_verify_report report = verified(model, bytes);
+    const stasis_verify_report report = verified(model, bytes, cancel);
     if (report.verified == 0) {
         throw api::Refused{
             400, "diverged",
@@ -191,16 +197,18 @@ void import(Engine &engine, const Call &call) {
     call.reply({{"id", id}, {"object", "session"}, {"model", model.name()}});
 }
 
-void rewind(Engine &engine, const Call &call) {
+void rewind(Engine &engine, const Call &call, stasis_cancel *cancel) {
     Wanted wanted = find(engine, call, "");
     const api::Json body = api::parse_body(call.request().body);
     if (!body.is_object() || !body.contains("position") || !body["position"].is_number_unsigned()) {
         throw api::Refused{400, "invalid_request_error", "a position is missing: {\"position\": N}",
                            "position"};
     }
+    auto options = sized<stasis_run_options>();
+    options.cancel = cancel;
     stasis_error error{};
     require(stasis_session_rewind(wanted.session.get(), body["position"].get<uint64_t>(),
-                                  STASIS_REWIND_RECOMPUTE, nullptr, &error),
+                                  STASIS_REWIND_RECOMPUTE, &options, &error),
             error);
     for (const char *name : {kConversationData, kResponseData, kNamesData}) { // of what is no more
         clear_data(wanted.session.get(), name);
@@ -210,9 +218,9 @@ void rewind(Engine &engine, const Call &call) {
     call.reply({{"id", id}, {"object", "session"}, {"position", body["position"]}});
 }
 
-void verify(Engine &engine, const Call &call) {
+void verify(Engine &engine, const Call &call, stasis_cancel *cancel) {
     const Wanted wanted = find(engine, call, "");
-    const stasis_verify_report report = verified(*wanted.model, exported(wanted));
+    const stasis_verify_report report = verified(*wanted.model, exported(wanted, cancel), cancel);
     api::Json body = {{"id", wanted.id},
                       {"verified", report.verified != 0},
                       {"positions", report.positions},
@@ -223,23 +231,33 @@ void verify(Engine &engine, const Call &call) {
     call.reply(body);
 }
 
+// What takes no longer than a session in memory or in the store takes to be had.
 void answer_session(Engine &engine, const Call &call) {
     const std::string &method = call.request().method;
     const std::string action = call.parts.size() == 4 ? call.parts[3] : "";
-    if (method == "POST" && call.parts.size() == 2) {
-        import(engine, call);
-    } else if (method == "DELETE" && action.empty()) {
+    if (method == "DELETE" && action.empty()) {
         reply_removed(engine, call, "", "session");
-    } else if (method == "GET" && action.empty()) {
+    } else { // also to fork it: a state has one name, and may go on twice
         call.reply(described(find(engine, call, "")));
-    } else if (method == "GET" && action == "export") {
-        call.reply_text(exported(find(engine, call, "")), kSnapshot);
-    } else if (method == "POST" && action == "fork") { // a state has one name: it may go on twice
-        call.reply(described(find(engine, call, "")));
-    } else if (method == "POST" && action == "rewind") {
-        rewind(engine, call);
+    }
+}
+
+bool is_slow(const Call &call) {
+    const std::string &last = call.parts.back();
+    return last == "verify" || last == "rewind" || last == "export" ||
+           (call.request().method == "POST" && call.parts.size() == 2);
+}
+
+void answer_slow_session(Engine &engine, const Call &call, stasis_cancel *cancel) {
+    const std::string &last = call.parts.back();
+    if (call.parts.size() == 2) {
+        import(engine, call, cancel);
+    } else if (last == "export") {
+        call.reply_text(exported(find(engine, call, ""), cancel), kSnapshot);
+    } else if (last == "rewind") {
+        rewind(engine, call, cancel);
     } else {
-        verify(engine, call);
+        verify(engine, call, cancel);
     }
 }
 
@@ -269,13 +287,13 @@ bool answer_stored(Engine &engine, const Call &call) {
     if (!knows(call)) {
         return false;
     }
-    const std::string &last = call.parts.back();
-    const bool slow = last == "verify" || last == "rewind" || last == "export" ||
-                      (call.request().method == "POST" && call.parts.size() == 2);
-    if (slow) {
-        engine.require_slow_place();
+    if (is_slow(call)) {
+        answer_slowly(engine, call, [&engine, call](stasis_cancel *cancel) {
+            answer_slow_session(engine, call, cancel);
+        });
+        return true;
     }
-    (slow ? engine.slow_workers() : engine.workers()).post([&engine, call] {
+    engine.workers().post([&engine, call] {
         call.guarded([&] {
             if (engine.closing() || call.exchange->gone()) {
                 throw refusal(STASIS_CANCELLED, "");
