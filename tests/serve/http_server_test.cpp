@@ -205,6 +205,82 @@ TEST_CASE("Server: a client that asks first is told to go on, or why not") {
     CHECK(status_in(client.rest()) == 413);
 }
 
+TEST_CASE("Server: a gate refuses by the head, before a body comes") {
+    const auto gate = [](const Request &head) -> std::optional<Denial> {
+        if (head.header("x-api-key") == "k") {
+            return std::nullopt;
+        }
+        return Denial{401, "no key", {{"X-Why", "no key"}}, "nobody"};
+    };
+    Running running(echo, {}, gate);
+    for (const char *more : {"Content-Length: 1000000\r\n", "Transfer-Encoding: chunked\r\n",
+                             "Expect: 100-continue\r\nContent-Length: 2\r\n"}) {
+        Client stranger = running.client();
+        stranger.send("POST / HTTP/1.1\r\nHost: a\r\n" + std::string(more) + "\r\n");
+        const auto [head, body] = stranger.reply();
+        CHECK(status_in(head) == 401);
+        CHECK(has(head, "X-Why: no key\r\n"));
+        CHECK(has(head, "Connection: close\r\n"));
+        CHECK(body == "nobody");
+    }
+    CHECK(running.server.counts().requests == 0);
+    REQUIRE(wait_until([&] { return running.served().size() == 3; }));
+    CHECK(running.served()[0].error == "no key");
+    Client known = running.client();
+    for (int i = 0; i < 2; ++i) { // each request of a connection is looked at
+        known.send("POST / HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: 4\r\n\r\nab");
+        known.send("cd");
+        CHECK(known.reply().second == "POST /? abcd");
+    }
+    known.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab");
+    CHECK(status_in(known.reply().first) == 401);
+}
+
+TEST_CASE("Server: the bodies of all requests together have a limit, and small ones go on") {
+    constexpr size_t kSent = 150000, kWhole = 200000;
+    Limits limits;
+    limits.bodies_bytes = kWhole - kSmallBody;
+    Waiting waiting;
+    Running running(waiting.handler(), limits);
+    const auto counted = [&] { return running.server.counts().body_bytes; };
+    const std::string head = "POST / HTTP/1.1\r\nHost: a\r\n";
+    const std::string sized = "Content-Length: " + std::to_string(kWhole) + "\r\n\r\n";
+    Client first = running.client();
+    first.send(head + sized + std::string(kSent, 'a'));
+    REQUIRE(wait_until([&] { return counted() == kSent - kSmallBody; }));
+    const auto refused = [&](const std::string &body) {
+        Client other = running.client();
+        other.send(head + body);
+        const auto [reply, text] = other.reply();
+        return status_in(reply) == 503 && has(reply, "Retry-After: 1\r\n") && has(text, "bodies");
+    };
+    const std::string chunk = "\r\n\r\n24000\r\n" + std::string(0x24000, 'b');
+    CHECK(refused(sized + std::string(kSent, 'b')));
+    CHECK(refused("Transfer-Encoding: chunked" + chunk));
+    CHECK(counted() == kSent - kSmallBody); // what was refused is not held
+    Client small = running.client();
+    small.send(head + "Content-Length: 60000\r\n\r\n" + std::string(60000, 'c'));
+    echo(waiting.next());
+    CHECK(small.reply().second.size() == 60000 + std::string("POST /? ").size());
+
+    first.send(std::string(kWhole - kSent, 'a'));
+    std::shared_ptr<Exchange> held = waiting.next();
+    CHECK(counted() == limits.bodies_bytes);
+    CHECK(refused(sized + std::string(kSent, 'b'))); // also while it is worked on
+    echo(held);
+    CHECK(first.reply().second.size() > kWhole);
+    held = nullptr;
+    CHECK(counted() == 0);
+    first.send(head + sized + std::string(kWhole, 'd'));
+    echo(waiting.next());
+    CHECK(first.reply().second.size() > kWhole);
+    Client leaving = running.client();
+    leaving.send(head + sized + std::string(kSent, 'e'));
+    REQUIRE(wait_until([&] { return counted() == kSent - kSmallBody; }));
+    leaving.reset();
+    CHECK(wait_until([&] { return counted() == 0; }));
+}
+
 TEST_CASE("Server: addresses that cannot be listened on are refused by name") {
     const auto refusal = [](const std::string &address) {
         try {

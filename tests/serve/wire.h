@@ -157,12 +157,14 @@ class Client {
 // A server that runs until this object goes. What its handler does is the test's.
 class Running {
   public:
-    explicit Running(Server::Handler handler, Limits limits = {})
-        : server("127.0.0.1:0", limits, std::move(handler),
-                 [this](const Served &one) {
-                     const std::lock_guard lock(mutex_);
-                     served_.push_back(one);
-                 }),
+    explicit Running(Server::Handler handler, Limits limits = {}, Server::Gate gate = {})
+        : server(
+              "127.0.0.1:0", limits, std::move(handler),
+              [this](const Served &one) {
+                  const std::lock_guard lock(mutex_);
+                  served_.push_back(one);
+              },
+              std::move(gate)),
           thread_([this] { server.run(); }) {}
     ~Running() { stop(); }
     Running(const Running &) = delete;

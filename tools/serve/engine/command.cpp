@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tools/cli/commands.h"
@@ -97,7 +98,31 @@ void wait_for_end(serve::http::Server &server, serve::Engine &engine, uint32_t s
     server.stop();
 }
 
-void serve_models(const ServeChoice &choice) {
+// Lets the process have as many files as it may, and fewer connections where these are too few: who
+// comes to a server without descriptors would wait, and is told instead.
+void limit_connections(serve::http::Limits &limits) {
+    constexpr rlim_t kOthers = 256; // models, the store, what libraries open
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return;
+    }
+    const rlim_t wanted = limits.connections + serve::http::kTurnedAway + kOthers;
+    if (files.rlim_cur < wanted) {
+        files.rlim_cur = std::min(wanted, files.rlim_max);
+        setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur < wanted) {
+        const rlim_t own = kOthers + serve::http::kTurnedAway;
+        limits.connections = files.rlim_cur > own ? files.rlim_cur - own : 1;
+        say("at most " + std::to_string(limits.connections) +
+            " connections: the process may open only " + std::to_string(files.rlim_cur) +
+            " files (ulimit -n)");
+    }
+}
+
+void serve_models(ServeChoice choice) {
+    limit_connections(choice.http);
     std::optional<serve::http::Keys> keys;
     if (!choice.keys.empty()) {
         keys = serve::http::Keys::load(choice.keys);
@@ -121,7 +146,8 @@ void serve_models(const ServeChoice &choice) {
             if (!choice.quiet) {
                 log.request(served);
             }
-        });
+        },
+        [&](const serve::http::Request &head) { return routes.denial_of(head); });
     if (pipe2(ending_pipe, O_CLOEXEC) != 0) {
         throw Failure(std::string("pipe: ") + std::strerror(errno));
     }
@@ -158,6 +184,8 @@ void add_serve(CLI::App &app, int &exit_code) {
               "milliseconds of a reply (default: no limit)");
     add_count(*serve, "--body-max", choice->http.body_bytes,
               "bytes of a request's body (default: 67108864)");
+    add_count(*serve, "--bodies-max", choice->http.bodies_bytes,
+              "bytes of the bodies of all requests together (default: 1073741824)");
     add_count(*serve, "--shutdown-seconds", choice->shutdown_seconds,
               "for running replies after SIGTERM (default: 30)");
     serve->add_flag("--quiet", choice->quiet, "no line on stderr for each request");

@@ -26,6 +26,24 @@ std::vector<std::string> parts_of(const std::string &path) {
     return parts;
 }
 
+// Returns whether it needs no key.
+bool is_open(const http::Request &request, const std::vector<std::string> &parts) {
+    return request.method == "GET" && parts.size() == 1 &&
+           (parts[0] == "health" || parts[0] == "ready" || parts[0] == "metrics");
+}
+
+api::Refused without_key() {
+    return {401, "invalid_api_key",
+            "this server wants a key that it knows, as 'Authorization: Bearer KEY' or 'x-api-key: "
+            "KEY'",
+            ""};
+}
+
+bool speaks_anthropic(const http::Request &request, const std::vector<std::string> &parts) {
+    return (parts.size() > 1 && parts[1] == "messages") ||
+           !request.header("anthropic-version").empty();
+}
+
 } // namespace
 
 bool Call::is(const char *method, const char *first, const char *second) const {
@@ -35,8 +53,7 @@ bool Call::is(const char *method, const char *first, const char *second) const {
 }
 
 bool Call::anthropic() const {
-    return (parts.size() > 1 && parts[1] == "messages") ||
-           !request().header("anthropic-version").empty();
+    return speaks_anthropic(request(), parts);
 }
 
 void Call::reply_text(std::string body, const char *type) const {
@@ -75,10 +92,7 @@ void Routes::handle(const std::shared_ptr<http::Exchange> &exchange) {
     if (keys_) {
         const std::optional<std::string> tenant = keys_->tenant(call.request());
         if (!tenant) {
-            call.refuse({401, "invalid_api_key",
-                         "this server wants a key that it knows, as 'Authorization: Bearer KEY' or "
-                         "'x-api-key: KEY'",
-                         ""});
+            call.refuse(without_key());
             return;
         }
         call.tenant = *tenant;
@@ -92,9 +106,21 @@ void Routes::handle(const std::shared_ptr<http::Exchange> &exchange) {
     }
 }
 
+std::optional<http::Denial> Routes::denial_of(const http::Request &head) const {
+    const std::vector<std::string> parts = parts_of(head.path);
+    if (!keys_ || is_open(head, parts) || keys_->tenant(head)) {
+        return std::nullopt;
+    }
+    const api::Refused refused = without_key();
+    return http::Denial{refused.status,
+                        refused.message,
+                        {},
+                        api::error_body(refused, speaks_anthropic(head, parts))};
+}
+
 // Answers what needs no key. False: something else is asked for.
 bool Routes::route_open(const Call &call) {
-    if (call.request().method != "GET" || call.parts.size() != 1) {
+    if (!is_open(call.request(), call.parts)) {
         return false;
     }
     if (call.parts[0] == "health") {
@@ -105,10 +131,8 @@ bool Routes::route_open(const Call &call) {
         } else {
             call.reply({{"status", "ready"}});
         }
-    } else if (call.parts[0] == "metrics") {
-        call.reply_text(metrics_.render(), "text/plain; version=0.0.4");
     } else {
-        return false;
+        call.reply_text(metrics_.render(), "text/plain; version=0.0.4");
     }
     return true;
 }

@@ -37,6 +37,8 @@ class Routes {
 
     // Answers a request; returns at once. The server's handler.
     void handle(const std::shared_ptr<http::Exchange> &exchange);
+    // Refuses a request without a key before its body has come. The server's gate.
+    std::optional<http::Denial> denial_of(const http::Request &head) const;
 
   private:
     bool route_open(const Call &call);

@@ -19,8 +19,8 @@ constexpr std::chrono::seconds kLook{1}; // between two looks whether an unread 
 // What the handler holds: when the last copy goes, the reply is what it is.
 class Held final : public Exchange {
   public:
-    Held(Request request, std::shared_ptr<Reply> reply)
-        : request_(std::move(request)), reply_(std::move(reply)) {}
+    Held(Request request, BodyShare share, std::shared_ptr<Reply> reply)
+        : request_(std::move(request)), share_(std::move(share)), reply_(std::move(reply)) {}
     ~Held() override {
         try {
             reply_->drop();
@@ -40,6 +40,7 @@ class Held final : public Exchange {
 
   private:
     const Request request_;
+    const BodyShare share_;
     const std::shared_ptr<Reply> reply_;
 };
 
@@ -56,7 +57,8 @@ std::string text_of(const std::exception_ptr &thrown) {
 } // namespace
 
 Connection::Connection(Loop &loop, int socket, std::string peer)
-    : loop_(loop), socket_(socket), peer_(std::move(peer)), parser_(loop.limits) {
+    : loop_(loop), socket_(socket), peer_(std::move(peer)), parser_(loop.limits),
+      share_(loop.body_bytes) {
     try {
         event_base *base = loop.base.get();
         readable_ = made<Event>(event_new(base, socket, EV_READ | EV_PERSIST, on_socket, this));
@@ -173,6 +175,8 @@ void Connection::react() {
     }
     if (parser_.refused()) {
         refuse(parser_.status(), parser_.reason());
+    } else if (!admit()) {
+        return;
     } else if (parser_.whole()) {
         dispatch();
     } else if (parser_.wants_continue()) {
@@ -186,12 +190,37 @@ void Connection::react() {
     }
 }
 
+// Refuses what its head does not deserve, and a body for which there is no place. Returns whether
+// the request goes on.
+bool Connection::admit() {
+    if (parser_.head_read() && !parser_.whole() && !std::exchange(head_seen_, true) && loop_.gate) {
+        if (const std::optional<Denial> denial = loop_.gate(parser_.request())) {
+            refuse(*denial);
+            return false;
+        }
+    }
+    const size_t size = parser_.request().body.size();
+    if (size > kSmallBody && share_.set(size - kSmallBody) > loop_.limits.bodies_bytes) {
+        const std::string reason = "the bodies of all requests together exceed " +
+                                   std::to_string(loop_.limits.bodies_bytes) + " bytes";
+        refuse({503, reason, {{"Retry-After", "1"}}, error_text(503, reason)});
+        return false;
+    }
+    return true;
+}
+
 void Connection::refuse(int status, const std::string &reason) {
+    refuse({status, reason, {}, error_text(status, reason)});
+}
+
+void Connection::refuse(const Denial &denial) {
     ++loop_.refused;
-    const Request &request = parser_.request();
+    Request &request = parser_.request();
     method_ = request.method;
     path_ = request.path;
-    error_ = reason;
+    error_ = denial.reason;
+    request.body = {};
+    share_.set(0);
     refused_ = true;
     if (!request_begun_) {
         begun_at_ = Clock::now();
@@ -204,7 +233,9 @@ void Connection::refuse(int status, const std::string &reason) {
         std::make_shared<Reply>(loop_.mailbox, Reply::Form{parser_.http_1_0(), head_only, false},
                                 loop_.limits.backlog_bytes);
     reply_->connection = this;
-    reply_->whole(status, {{"Content-Type", "application/json"}}, error_text(status, reason));
+    Headers headers = denial.headers;
+    headers.emplace_back("Content-Type", "application/json");
+    reply_->whole(denial.status, headers, denial.body);
     arm();
 }
 
@@ -224,7 +255,7 @@ void Connection::dispatch() {
         reply_->whole(204, {}, "");
         return;
     }
-    const auto held = std::make_shared<Held>(std::move(request), reply_);
+    const auto held = std::make_shared<Held>(std::move(request), std::move(share_), reply_);
     try {
         loop_.handler(held);
     } catch (...) {
@@ -302,7 +333,8 @@ void Connection::replied() {
         phase_ = Phase::reading;
         since_ = Clock::now();
         parser_ = Parser(loop_.limits);
-        request_begun_ = ended_ = cut_ = false;
+        share_.set(0);
+        request_begun_ = head_seen_ = ended_ = cut_ = false;
         feed_ahead();
     }
 }

@@ -34,13 +34,36 @@ template <typename Owner, typename Object> Owner made(Object *object) {
 
 class Connection;
 
+// One body's part of what all bodies take, which it gives back when it goes: on any thread.
+class BodyShare {
+  public:
+    explicit BodyShare(std::shared_ptr<std::atomic<uint64_t>> all) : all_(std::move(all)) {}
+    BodyShare(BodyShare &&other) noexcept
+        : all_(other.all_), own_(std::exchange(other.own_, uint64_t{0})) {}
+    BodyShare &operator=(BodyShare &&) = delete;
+    ~BodyShare() { set(0); }
+
+    // The body has so many bytes now. Returns how many all bodies have.
+    uint64_t set(uint64_t bytes) {
+        const uint64_t before = std::exchange(own_, bytes);
+        return all_->fetch_add(bytes - before) + bytes - before;
+    }
+
+  private:
+    std::shared_ptr<std::atomic<uint64_t>> all_;
+    uint64_t own_ = 0;
+};
+
 // What the connections of a server share.
 struct Loop {
     Base base;
     Limits limits;
     Server::Handler handler;
     Server::Watcher watcher;
+    Server::Gate gate;
     std::shared_ptr<Mailbox> mailbox;
+    // Outlives the loop where a handler holds a request.
+    std::shared_ptr<std::atomic<uint64_t>> body_bytes = std::make_shared<std::atomic<uint64_t>>(0);
     std::vector<char> buffer; // for what is read at a time
     bool stopping = false;    // no connection outlives its present reply
     std::unordered_map<Connection *, std::unique_ptr<Connection>> connections;
@@ -70,6 +93,7 @@ class Connection {
 
     // Sends an error in place of what it would read, and closes.
     void refuse(int status, const std::string &reason);
+    void refuse(const Denial &denial);
     // Sends what its reply has.
     void pump();
     // Closes it if it is idle, or else after its reply.
@@ -90,6 +114,7 @@ class Connection {
     void feed(std::string_view bytes);
     void feed_ahead();
     void react();
+    bool admit();
     void dispatch();
     void flush();
     void replied();
@@ -107,6 +132,7 @@ class Connection {
     Event readable_, writable_, timer_;
     Buffer out_;
     Parser parser_;
+    BodyShare share_;     // of the request that is read
     std::string ahead_;   // has come, and is of later requests
     size_t ahead_at_ = 0; // of it the first byte that was not read yet
     Phase phase_ = Phase::reading;
@@ -114,8 +140,8 @@ class Connection {
     std::string method_, path_, error_;
     uint64_t sent_ = 0;                                            // of the reply
     Clock::time_point since_ = Clock::now(), progress_, begun_at_; // of the phase; of `out_`
-    bool request_begun_ = false, reading_ = true, input_ended_ = false, refused_ = false,
-         ended_ = false, cut_ = false, open_ = true;
+    bool request_begun_ = false, head_seen_ = false, reading_ = true, input_ended_ = false,
+         refused_ = false, ended_ = false, cut_ = false, open_ = true;
 };
 
 } // namespace serve::http

@@ -21,6 +21,7 @@ class Parser {
     size_t take(std::string_view bytes);
 
     bool begun() const { return begun_; } // a byte has come that is no empty line
+    bool head_read() const { return stage_ > Stage::header; }
     bool whole() const { return stage_ == Stage::whole; }
     bool refused() const { return status_ != 0; }
 

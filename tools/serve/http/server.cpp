@@ -18,7 +18,6 @@ namespace serve::http {
 namespace {
 
 constexpr size_t kAcceptedAtOnce = 64; // before others have their turn
-constexpr size_t kTurnedAway = 64;     // connections over the limit that are told so
 constexpr timeval kWithoutDescriptors{0, 200000};
 
 struct Socket {
@@ -106,7 +105,8 @@ void set_options(int socket) {
 } // namespace
 
 struct Server::State {
-    State(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher);
+    State(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher,
+          Gate gate);
     ~State();
 
     void accept_some();
@@ -125,7 +125,7 @@ struct Server::State {
 };
 
 Server::State::State(const std::string &listen, const Limits &limits, Handler handler,
-                     Watcher watcher)
+                     Watcher watcher, Gate gate)
     : listener(listening(listen)) {
     sockaddr_storage own{};
     socklen_t size = sizeof own;
@@ -138,6 +138,7 @@ Server::State::State(const std::string &listen, const Limits &limits, Handler ha
     loop.limits = limits;
     loop.handler = std::move(handler);
     loop.watcher = std::move(watcher);
+    loop.gate = std::move(gate);
     loop.mailbox = std::make_shared<Mailbox>();
     loop.buffer.resize(size_t{64} << 10);
     const auto on_accept = [](int, short, void *self) {
@@ -246,8 +247,10 @@ void Server::State::cut_all() {
     loop.closed.clear();
 }
 
-Server::Server(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher)
-    : state_(std::make_shared<State>(listen, limits, std::move(handler), std::move(watcher))) {}
+Server::Server(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher,
+               Gate gate)
+    : state_(std::make_shared<State>(listen, limits, std::move(handler), std::move(watcher),
+                                     std::move(gate))) {}
 
 Server::~Server() = default;
 
@@ -287,7 +290,7 @@ void Server::post(std::function<void()> callback) {
 
 Counts Server::counts() const {
     const Loop &loop = state_->loop;
-    return {loop.open, loop.requests, loop.refused, loop.gone};
+    return {loop.open, loop.requests, loop.refused, loop.gone, *loop.body_bytes};
 }
 
 } // namespace serve::http

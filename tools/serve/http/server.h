@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,8 +69,14 @@ class Exchange {
     virtual void on_gone(std::function<void()> callback) = 0;
 };
 
+// Of a body these bytes are always taken: however many large ones come, small requests go on.
+inline constexpr size_t kSmallBody = size_t{64} << 10;
+
 struct Limits {
     size_t body_bytes = size_t{64} << 20;
+    // Of the bodies of all requests together, each from its first byte to its reply's end; their
+    // first kSmallBody bytes do not count. A request that would exceed it is answered with 503.
+    size_t bodies_bytes = size_t{1} << 30;
     size_t header_bytes = size_t{64} << 10;
     size_t connections = 4096;              // more are answered with 503 and closed
     size_t backlog_bytes = size_t{4} << 20; // of one reply, that its client does not read
@@ -78,11 +85,23 @@ struct Limits {
     uint32_t idle_seconds = 600;            // of a connection between two requests
 };
 
+// So many connections over the limit are told so; those beyond are closed without a word.
+inline constexpr size_t kTurnedAway = 64;
+
 struct Counts {
     uint64_t connections = 0; // open now
     uint64_t requests = 0;    // read whole, since the start
     uint64_t refused = 0;     // over a limit, malformed, or too many connections
     uint64_t gone = 0;        // whose client left before the end of the reply
+    uint64_t body_bytes = 0;  // that count for Limits::bodies_bytes now
+};
+
+// A reply to a request whose body is not read; the connection is closed after it.
+struct Denial {
+    int status = 0;
+    std::string reason; // for logs
+    Headers headers;
+    std::string body;
 };
 
 class Server {
@@ -93,10 +112,15 @@ class Server {
     // Called on the server's thread after each reply, those included with which the server itself
     // refuses a request. Must neither wait nor throw.
     using Watcher = std::function<void(const Served &)>;
+    // Called on the server's thread with the head of a request whose body is still to come: what it
+    // returns ends the request. One that comes at once goes to the handler without it. Must neither
+    // wait nor throw.
+    using Gate = std::function<std::optional<Denial>(const Request &)>;
 
     // Listens: `listen` is HOST:PORT or [HOST]:PORT; port 0 takes a free one. Throws Failure if it
     // cannot, with the address and the reason.
-    Server(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher = {});
+    Server(const std::string &listen, const Limits &limits, Handler handler, Watcher watcher = {},
+           Gate gate = {});
     ~Server();
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;

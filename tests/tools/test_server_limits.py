@@ -1,0 +1,138 @@
+# stasis serve under clients in trouble: without a key, with too much to send, with nothing to say,
+# and gone while something long is computed for them.
+import random
+import resource
+import socket
+import time
+
+from served import ServerTest
+from stasis_process import LLAMA, comma, turns_of
+
+RESPONSES = "/v1/responses"
+
+
+class Client:
+    """A connection, of which a test sees each byte."""
+
+    def __init__(self, test, server):
+        host, port = server.address.split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        test.addCleanup(self.socket.close)
+
+    def send(self, text, body=b""):
+        self.socket.sendall(text.replace("\n", "\r\n").encode() + body)
+
+    def status(self):
+        """The status of the reply that comes."""
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = self.socket.recv(1)
+            if not byte:
+                return None
+            line += byte
+        return int(line.split()[1])
+
+    def close(self):
+        self.socket.close()
+
+
+class Limits(ServerTest):
+    def test_a_body_without_a_key_is_not_read(self):
+        with open(self.path("keys"), "w", encoding="ascii") as file:
+            file.write("alpha-key-1\n")
+        server = self.serve(LLAMA, "--api-key-file", self.path("keys"))
+        head = f"POST {RESPONSES} HTTP/1.1\nHost: a\nContent-Length: 50000000\n"
+        for more in "", "Authorization: Bearer other\n", "Expect: 100-continue\n":
+            client = Client(self, server)
+            client.send(head + more + "\n")  # and no byte of the body
+            self.assertEqual(client.status(), 401)
+        client = Client(self, server)
+        client.send("GET /health HTTP/1.1\nHost: a\nContent-Length: 2\n\n")
+        client.send("", b"{}")
+        self.assertEqual(client.status(), 200)
+        client = Client(self, server)
+        client.send(head + "x-api-key: alpha-key-1\nExpect: 100-continue\n\n")
+        self.assertEqual(client.status(), 100)
+
+    def test_the_bodies_of_all_requests_have_a_limit(self):
+        server = self.serve(LLAMA, "--bodies-max", 1000000)
+        head = f"POST {RESPONSES} HTTP/1.1\nHost: a\nContent-Length: 2000000\n\n"
+        slow = Client(self, server)
+        slow.send(head, b" " * 900000)
+        # Clients come until one finds that the others' bodies leave no place for its own.
+        limit = time.monotonic() + 60
+        while True:
+            client = Client(self, server)
+            client.send(head, b" " * 900000)
+            client.socket.settimeout(1)
+            try:
+                self.assertEqual(client.status(), 503)
+                break
+            except TimeoutError:
+                self.assertLess(time.monotonic(), limit)
+        answer = self.post(server, RESPONSES, {"input": "hello", "max_output_tokens": 2})
+        self.assertTrue(answer["id"])  # small requests go on
+
+    def test_a_thousand_idle_connections(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < 1200:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+            self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        # As a login shell has it: the server lets itself have more.
+        server = self.serve(LLAMA, before=lambda: resource.setrlimit(
+            resource.RLIMIT_NOFILE, (256, 4500)))
+        idle = [Client(self, server) for _ in range(1000)]
+        ask = "GET /health HTTP/1.1\nHost: a\n\n"
+        for client in idle:  # each is served, and stays
+            client.send(ask)
+        self.assertEqual({client.status() for client in idle}, {200})
+        self.assertTrue(self.post(server, RESPONSES, {"input": "hello", "max_output_tokens": 2}))
+        self.assertEqual(server.end(), 0)  # which waits for nobody who is idle
+
+    def test_too_few_descriptors_are_said(self):
+        server = self.serve(LLAMA, before=lambda: resource.setrlimit(
+            resource.RLIMIT_NOFILE, (330, 330)))
+        self.assertIn("at most 10 connections: the process may open only 330 files", self.said())
+        clients = [Client(self, server) for _ in range(10)]
+        for client in clients:
+            client.send("GET /health HTTP/1.1\nHost: a\n\n")
+        self.assertEqual({client.status() for client in clients}, {200})
+        self.assertEqual(Client(self, server).status(), 503)
+
+
+class Leaving(ServerTest):
+    """What is long is cut where nobody waits for it: to compute a session again takes seconds."""
+
+    def setUp(self):
+        super().setUp()
+        tokens = random.Random(1).choices(range(5, 1000), k=3900)
+        self.ok("run", LLAMA, "--tokens", comma(tokens), "-n", 0, "--save", self.path("long"))
+        with open(self.path("long"), "rb") as file:
+            self.file = file.read()
+        self.server = self.serve(LLAMA, "--kernels", "reference", "--threads", 1,
+                                 "--shutdown-seconds", 0)
+
+    def importing(self):
+        """Clients whose imports are computed, two, and wait, the others."""
+        clients = [Client(self, self.server) for _ in range(4)]
+        for client in clients:
+            client.send("POST /v1/sessions HTTP/1.1\nHost: a\nContent-Length: "
+                        f"{len(self.file)}\n\n", self.file)
+        self.until("stasis_kv_used_bytes", 1)  # a session of these is in memory
+        return clients
+
+    def until(self, metric, least):
+        limit = time.monotonic() + 60
+        while self.metrics(self.server)[metric] < least:
+            self.assertLess(time.monotonic(), limit, metric)
+
+    def test_clients_that_leave(self):
+        for client in self.importing():
+            client.close()
+        self.until("stasis_slow_cut_total", 4)
+        self.assertEqual(self.server.end(), 0)
+
+    def test_a_server_that_ends(self):
+        clients = self.importing()
+        self.assertEqual(self.server.end(), 0)
+        self.assertEqual([client.status() for client in clients], [503] * 4)
