@@ -228,7 +228,8 @@ def bodies():
              "tool_choice": {"type": "tool", "name": "f"}, "output_config": {"effort": "low"}}
     message = {"max_tokens": 9, "stop_sequences": ["x"], **count, **settings}
     embedding = {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 2}
-    for api, body in enumerate((chat, completion, response, message, count, embedding)):
+    kept = {"items": items, "metadata": {"a": "b"}}
+    for api, body in enumerate((chat, completion, response, message, count, embedding, kept)):
         yield bytes([api]) + json.dumps(body).encode()
 
 

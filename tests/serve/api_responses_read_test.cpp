@@ -10,6 +10,10 @@ namespace {
 using api_cases::refusal;
 using serve::api::Answer;
 using serve::api::Json;
+using serve::api::KeptRequest;
+using serve::api::read_kept;
+using serve::api::read_kept_items;
+using serve::api::read_kept_metadata;
 using serve::api::read_response;
 
 const char *const kFlatTool =
@@ -36,12 +40,11 @@ TEST_CASE("read_response: settings, and what the answer repeats") {
             R"("top_logprobs":3,"reasoning":{"effort":"high","summary":"auto"},)"
             R"("tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false,)"
             R"("text":{"format":{"type":"json_schema","name":"n","strict":true,)"
-            R"("schema":{"b":1}}},"truncation":"disabled","conversation":"conv_1",)") +
+            R"("schema":{"b":1}}},"truncation":"disabled",)") +
         kFlatTool + "}");
     CHECK(request.model == "m");
     CHECK_FALSE(request.store);
     CHECK(request.stream);
-    CHECK(request.kept == "conv_1");
     CHECK(request.tokens_max == 7U);
     CHECK(request.log_probabilities);
     CHECK(request.best == 3);
@@ -55,10 +58,12 @@ TEST_CASE("read_response: settings, and what the answer repeats") {
           R"({"name":"f","parameters":{"type":"object"}}}],)"
           R"("reasoning_effort":"high","enable_thinking":true})");
     CHECK(request.echo["metadata"]["k"] == "v");
-    CHECK(request.echo["conversation"]["id"] == "conv_1");
     CHECK(request.echo["tools"][0]["strict"] == true);
     CHECK(request.echo["text"]["format"]["name"] == "n");
     CHECK(read_response(R"({"previous_response_id":"resp_1"})").previous == "resp_1");
+    const auto kept = read_response(R"({"input":"a","conversation":"conv_1"})");
+    CHECK(kept.kept == "conv_1");
+    CHECK(kept.echo["conversation"]["id"] == "conv_1");
     CHECK(read_response(R"({"conversation":{"id":"conv_2"}})").kept == "conv_2");
 }
 
@@ -101,7 +106,8 @@ TEST_CASE("read_response: refuses by name what is wrong") {
         {R"({"input":[{"type":"function_call","call_id":"1","name":"f","arguments":"x"}]})",
          "input[0].arguments invalid_value"},
         {R"({"input":"a","previous_response_id":"resp_1","conversation":"conv_1"})",
-         "conversation invalid_value"},
+         "conversation mutually_exclusive_parameters"},
+        {R"({"input":"a","store":false,"conversation":"conv_1"})", "store unsupported_value"},
         {R"({"input":"a","background":true})", "background unsupported_parameter"},
         {R"({"input":"a","truncation":"auto"})", "truncation unsupported_value"},
         {R"({"input":"a","prompt":{"id":"p"}})", "prompt unsupported_parameter"},
@@ -117,6 +123,36 @@ TEST_CASE("read_response: refuses by name what is wrong") {
         CHECK(refusal(read_response, body).substr(0, strlen(expected)) == expected);
     }
     CHECK(read_response(R"({"input":"a","background":false})").echo["background"] == false);
+}
+
+TEST_CASE("read_kept: what conversations begin with, and what is added") {
+    const KeptRequest made =
+        read_kept(R"({"items":[{"role":"developer","content":"a"},{"type":"message",)"
+                  R"("role":"assistant","content":[{"type":"output_text","text":"b"}]}],)"
+                  R"("metadata":{"k":"v"}})");
+    CHECK(made.messages.dump() == R"([{"role":"system","content":"a"},)"
+                                  R"({"role":"assistant","content":"b"}])");
+    CHECK(made.metadata.dump() == R"({"k":"v"})");
+    for (const char *nothing : {"", "{}", R"({"items":[],"metadata":null})"}) {
+        CHECK(read_kept(nothing).messages.empty());
+        CHECK(read_kept(nothing).metadata.is_null());
+    }
+    const std::string item = R"({"role":"user","content":"a"})";
+    CHECK(read_kept_items(R"({"include":[],"items":[)" + item + "]}").messages.size() == 1);
+    CHECK(read_kept_metadata(R"({"metadata":{"a":"b"}})").metadata["a"] == "b");
+    CHECK(refusal(read_kept, R"({"items":7})").starts_with("items invalid_type"));
+    CHECK(refusal(read_kept, R"({"metadata":{"a":1}})").starts_with("metadata.a invalid_type"));
+    CHECK(refusal(read_kept, R"({"name":"a"})").starts_with("name unknown_parameter"));
+    CHECK(refusal(read_kept_items, "{}").starts_with("items missing_required_parameter"));
+    CHECK(refusal(read_kept_items, R"({"items":[]})").starts_with("items invalid_value"));
+    CHECK(refusal(read_kept_metadata, R"({"items":[]})").starts_with("items unknown_parameter"));
+    std::string many;
+    for (int i = 0; i < 17; ++i) {
+        many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"")";
+    }
+    CHECK(refusal(read_kept, R"({"metadata":{)" + many + "}}").starts_with("metadata "));
+    const std::string text(2049, 'a');
+    CHECK(refusal(read_kept, R"({"metadata":{"a":")" + text + "\"}}").starts_with("metadata "));
 }
 
 TEST_CASE("continued: turns follow those that are stored; the rest is the new request's") {

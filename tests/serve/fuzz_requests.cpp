@@ -56,6 +56,11 @@ void read(uint8_t api, std::string_view body) {
         fuzz::expect(request.texts.empty() != request.tokens.empty(), "texts or tokens");
         return;
     }
+    if (api == 6) {
+        const std::string items = added_items_body({{"messages", read_kept(body).messages}}, 0);
+        fuzz::expect(Json::accept(items), "a list of items is no JSON");
+        return;
+    }
     GenerationRequest (*const readers[])(std::string_view) = {
         read_chat, read_completion, read_response, read_messages, read_token_count};
     const GenerationRequest request = readers[api](body);
@@ -77,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::string_view body(reinterpret_cast<const char *>(data + 1), size - 1);
     const fuzz::Meter meter(kCopies * fuzz::kJsonTimes * size + (size_t{1} << 20));
     try {
-        read(data[0] % 6, body);
+        read(data[0] % 7, body);
     } catch (const Refused &refused) {
         fuzz::expect(!refused.message.empty() && !refused.code.empty(), "a refusal says nothing");
         fuzz::expect(refused.status == 400, "a refusal of a body is 400");

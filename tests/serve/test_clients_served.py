@@ -138,6 +138,47 @@ class Served(ServerTest):
         with self.assertRaises(openai.NotFoundError):
             self.openai.responses.retrieve(second.id)
 
+    def test_conversations(self):
+        user = turns_of(LLAMA)[0]["user"]
+        made = self.openai.conversations.create(metadata={"topic": "k"})
+        self.assertEqual((made.object, made.metadata), ("conversation", {"topic": "k"}))
+        first = self.openai.responses.create(model=LLAMA.name, input=user, temperature=0,
+                                             conversation=made.id)
+        self.assertEqual(first.conversation.id, made.id)
+        self.assertEqual(self.server.end(), 0)
+        self.begin()
+        with self.openai.responses.stream(model=LLAMA.name, input="What is k?", temperature=0,
+                                          conversation={"id": made.id}) as stream:
+            streamed = stream.get_final_response()
+        plain = self.openai.responses.create(model=LLAMA.name, input="What is k?", temperature=0,
+                                             previous_response_id=first.id)
+        self.assertEqual(streamed.output_text, plain.output_text)
+        items = self.openai.conversations.items
+        said = list(items.list(made.id, order="asc", limit=3))  # two pages
+        self.assertEqual([item.content[0].text for item in said],
+                         [user, first.output_text, "What is k?", plain.output_text])
+        self.assertEqual(items.retrieve(said[2].id, conversation_id=made.id), said[2])
+        added = items.create(made.id, items=[
+            {"type": "reasoning", "id": "rs_1", "summary": [], "content": [
+                {"type": "reasoning_text", "text": "Hm."}]},
+            {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "calm"},
+            {"role": "developer", "content": "Be short."}])
+        self.assertEqual([item.type for item in added.data], [
+            "reasoning", "function_call", "function_call_output", "message"])
+        self.assertEqual((added.first_id, added.last_id), (added.data[0].id, added.data[-1].id))
+        self.assertEqual(items.list(made.id, limit=4).data, added.data[::-1])
+        self.assertEqual(self.openai.conversations.update(made.id, metadata={"a": "b"}).metadata,
+                         {"a": "b"})
+        self.assertEqual(self.openai.conversations.retrieve(made.id).created_at, made.created_at)
+        with self.assertRaises(openai.BadRequestError):
+            self.openai.responses.create(model=LLAMA.name, input="x", conversation=made.id,
+                                         previous_response_id=first.id)
+        gone = self.openai.conversations.delete(made.id)
+        self.assertEqual((gone.id, gone.deleted), (made.id, True))
+        with self.assertRaises(openai.NotFoundError):
+            self.openai.conversations.retrieve(made.id)
+
     def test_the_other_calls(self):
         names = [model.id for model in self.openai.models.list()]
         self.assertEqual(names, [LLAMA.name, "scripted", EMBEDDING.name])

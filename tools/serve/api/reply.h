@@ -113,5 +113,9 @@ struct Page {
 // Returns the items of a stored conversation's messages, without its instructions. Throws Refused:
 // a limit out of range, or no item has the id `after`.
 std::string input_items_body(const Json &conversation, const Page &page);
+// The same of the messages from index `from` on, all of them in their order.
+std::string added_items_body(const Json &conversation, size_t from);
+// Returns the item with the id. Throws Refused: there is none.
+std::string item_body(const Json &conversation, const std::string &id);
 
 } // namespace serve::api

@@ -82,6 +82,12 @@ struct EmbeddingRequest {
     std::optional<uint32_t> dimensions;
 };
 
+// Of /v1/conversations.
+struct KeptRequest {
+    Json messages = Json::array(); // in the form of `conversation` above
+    Json metadata;                 // null: not given
+};
+
 // Return what a body asks for. Throw Refused: the body is no JSON, a member has a wrong type or
 // value, or asks for what this server does not do (named, never ignored in silence where it would
 // change the reply).
@@ -91,6 +97,9 @@ GenerationRequest read_response(std::string_view body);    // POST /v1/responses
 GenerationRequest read_messages(std::string_view body);    // POST /v1/messages
 GenerationRequest read_token_count(std::string_view body); // POST /v1/messages/count_tokens
 EmbeddingRequest read_embedding(std::string_view body);    // POST /v1/embeddings
+KeptRequest read_kept(std::string_view body);              // POST /v1/conversations
+KeptRequest read_kept_metadata(std::string_view body);     // POST /v1/conversations/{id}
+KeptRequest read_kept_items(std::string_view body);        // POST /v1/conversations/{id}/items
 
 // Returns the stored conversation with the messages of the new one behind its own. Tools and
 // switches are those of the new one, and so are the instructions: a first message that has the

@@ -47,6 +47,33 @@ void add_items(Json &items, const Json &message, size_t index) {
     }
 }
 
+Json items_from(const Json &conversation, size_t from) {
+    Json items = Json::array();
+    const Json &messages = conversation["messages"];
+    for (size_t i = from; i < messages.size(); ++i) {
+        if (!messages[i].contains("instructions")) {
+            add_items(items, messages[i], i);
+        }
+    }
+    return items;
+}
+
+Json::iterator find_item(Json &items, const std::string &id) {
+    return std::find_if(items.begin(), items.end(),
+                        [&](const Json &item) { return item["id"] == id; });
+}
+
+std::string list_body(Json data, bool more) {
+    const Json none = "";
+    const Json first = data.empty() ? none : data.front()["id"];
+    const Json last = data.empty() ? none : data.back()["id"];
+    return to_text(Json{{"object", "list"},
+                        {"data", std::move(data)},
+                        {"first_id", first},
+                        {"last_id", last},
+                        {"has_more", more}});
+}
+
 } // namespace
 
 Json thoughts_part(const std::string &text) {
@@ -90,20 +117,13 @@ std::string input_items_body(const Json &conversation, const Page &page) {
     if (page.limit < 1 || page.limit > 100) {
         throw Refused{400, "invalid_value", "'limit' must be from 1 to 100", "limit"};
     }
-    Json items = Json::array();
-    const Json &messages = conversation["messages"];
-    for (size_t i = 0; i < messages.size(); ++i) {
-        if (!messages[i].contains("instructions")) {
-            add_items(items, messages[i], i);
-        }
-    }
+    Json items = items_from(conversation, 0);
     if (!page.ascending) {
         std::reverse(items.begin(), items.end());
     }
     auto first = items.begin();
     if (!page.after.empty()) {
-        first = std::find_if(items.begin(), items.end(),
-                             [&](const Json &item) { return item["id"] == page.after; });
+        first = find_item(items, page.after);
         if (first == items.end()) {
             throw Refused{400, "invalid_value", "'after' names no item: '" + page.after + "'",
                           "after"};
@@ -113,12 +133,20 @@ std::string input_items_body(const Json &conversation, const Page &page) {
     const auto count = std::min<ptrdiff_t>(page.limit, items.end() - first);
     Json data = Json::array();
     data.get_ref<Json::array_t &>().assign(first, first + count);
-    const Json none = "";
-    return to_text(Json{{"object", "list"},
-                        {"data", data},
-                        {"first_id", data.empty() ? none : data.front()["id"]},
-                        {"last_id", data.empty() ? none : data.back()["id"]},
-                        {"has_more", first + count != items.end()}});
+    return list_body(std::move(data), first + count != items.end());
+}
+
+std::string added_items_body(const Json &conversation, size_t from) {
+    return list_body(items_from(conversation, from), false);
+}
+
+std::string item_body(const Json &conversation, const std::string &id) {
+    Json items = items_from(conversation, 0);
+    const auto found = find_item(items, id);
+    if (found == items.end()) {
+        throw Refused{404, "not_found", "the conversation has no item '" + id + "'", ""};
+    }
+    return to_text(*found);
 }
 
 } // namespace serve::api

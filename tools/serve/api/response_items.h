@@ -1,4 +1,5 @@
-// Items of /v1/responses: in its answers, and in lists of what an answer followed.
+// Items of /v1/responses: in what it is sent, in its answers, and in lists of what an answer
+// followed.
 #pragma once
 
 #include "tools/serve/api/pieces.h"
@@ -10,6 +11,9 @@ Json thoughts_item(const std::string &id, const std::string &text, const char *s
 Json message_item(const std::string &id, const std::string &text, const Json &likelihoods,
                   const char *status);
 Json call_item(const std::string &id, const Call &call, const char *status);
+
+// Adds the messages that a list of items makes. Throws Refused.
+void read_input_items(const Json &items, const std::string &place, Json &messages);
 
 // Parts of their content.
 Json thoughts_part(const std::string &text);

@@ -1,92 +1,11 @@
 // POST /v1/responses: what clients ask for.
 #include "tools/serve/api/conversation.h"
+#include "tools/serve/api/response_items.h"
 #include "tools/serve/api/settings.h"
 
 namespace serve::api {
 
 namespace {
-
-// The assistant's message that consecutive items make: thoughts, text and calls. Nothing follows
-// calls in it, and a message's item does not follow another.
-struct Turn {
-    std::string content, thoughts;
-    std::vector<Call> calls;
-    bool begun = false, said = false; // said: the last item was a message
-
-    void finish(Json &messages) {
-        if (begun) {
-            messages.push_back(assistant_message(content, thoughts, calls));
-        }
-        *this = Turn{};
-    }
-};
-
-// The text of a reasoning item: that of its content, or of its summary if there is none.
-std::string read_thoughts(Members &item) {
-    std::string thoughts;
-    for (const char *name : {"content", "summary"}) {
-        const Json *parts = item.list(name);
-        for (size_t i = 0; parts != nullptr && i < parts->size(); ++i) {
-            Members part((*parts)[i], item.place_of(name) + "[" + std::to_string(i) + "]");
-            thoughts += part.needed_text("text");
-        }
-        if (!thoughts.empty()) {
-            break;
-        }
-    }
-    return thoughts;
-}
-
-void read_message_item(Members &item, Turn &turn, Json &messages) {
-    const std::string role = item.needed_text("role");
-    const std::string content = content_text(item.needed("content"), item.place_of("content"));
-    if (role == "assistant") {
-        if (turn.said || !turn.calls.empty()) {
-            turn.finish(messages);
-        }
-        turn.content += content;
-        turn.begun = turn.said = true;
-        return;
-    }
-    if (role != "user" && role != "system" && role != "developer") {
-        refuse(item.place_of("role"),
-               "'" + item.place_of("role") + "' must be user, assistant, system or developer");
-    }
-    turn.finish(messages);
-    messages.push_back(text_message(role == "user" ? "user" : "system", content));
-}
-
-void read_item(const Json &given, const std::string &place, Turn &turn, Json &messages) {
-    Members item(given, place);
-    const std::string type = item.text("type").value_or("message");
-    if (type == "message") {
-        read_message_item(item, turn, messages);
-    } else if (type == "reasoning") {
-        if (!turn.calls.empty()) {
-            turn.finish(messages);
-        }
-        turn.thoughts += read_thoughts(item);
-        turn.begun = true;
-        turn.said = false;
-    } else if (type == "function_call") {
-        turn.calls.push_back({.id = bare_id(item.needed_text("call_id")),
-                              .name = item.needed_text("name"),
-                              .arguments = read_arguments(item.needed_text("arguments"),
-                                                          item.place_of("arguments"))});
-        turn.begun = true;
-    } else if (type == "function_call_output") {
-        turn.finish(messages);
-        messages.push_back(
-            tool_message(bare_id(item.needed_text("call_id")),
-                         content_text(item.needed("output"), item.place_of("output"))));
-    } else {
-        refuse(item.place_of("type"),
-               "'" + place + "' is of type '" + type +
-                   "'; only message, reasoning, function_call and function_call_output are "
-                   "supported",
-               "unsupported_value");
-    }
-}
 
 Json read_input(Members &body, const GenerationRequest &request) {
     Json messages = Json::array();
@@ -99,12 +18,8 @@ Json read_input(Members &body, const GenerationRequest &request) {
     if (input != nullptr && input->is_string()) {
         messages.push_back(text_message("user", input->get<std::string>()));
     } else if (input != nullptr) {
-        Turn turn;
         body.list("input");
-        for (size_t i = 0; i < input->size(); ++i) {
-            read_item((*input)[i], "input[" + std::to_string(i) + "]", turn, messages);
-        }
-        turn.finish(messages);
+        read_input_items(*input, "input", messages);
     }
     if (messages.empty() && !follows) {
         refuse("input", "'input' is empty");
@@ -161,10 +76,14 @@ void read_place(Members &body, GenerationRequest &request) {
         }
     }
     if (!request.previous.empty() && !request.kept.empty()) {
-        refuse("conversation",
-               "'conversation' and 'previous_response_id' cannot be given together");
+        refuse("conversation", "'conversation' and 'previous_response_id' cannot be given together",
+               "mutually_exclusive_parameters");
     }
     request.store = body.flag("store").value_or(true);
+    if (!request.store && !request.kept.empty()) {
+        refuse("store", "a reply in a 'conversation' is stored: 'store' cannot be false",
+               "unsupported_value");
+    }
 }
 
 Json read_reasoning(Members &body) {

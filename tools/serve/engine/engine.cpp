@@ -15,6 +15,7 @@ Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
                const EngineLimits &limits)
     : limits_(limits), models_(std::move(models)),
       sessions_(std::move(store), limits.live_max, limits.live_bytes),
+      kept_(sessions_.store(), models_),
       slow_workers_(std::make_unique<Workers>(kSlowWorkers)),
       workers_(std::make_unique<Workers>(kWorkers)) {}
 

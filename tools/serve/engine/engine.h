@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/serve/engine/kept.h"
 #include "tools/serve/engine/served_model.h"
 #include "tools/serve/engine/sessions.h"
 #include "tools/serve/engine/workers.h"
@@ -40,6 +41,7 @@ class Engine {
     ServedModel &model(const std::string &name) const;
     const std::vector<std::unique_ptr<ServedModel>> &models() const { return models_; }
     Sessions &sessions() { return sessions_; }
+    KeptConversations &kept() { return kept_; }
     // For what a reply waits for; and for what may take minutes, and must not keep replies waiting.
     Workers &workers() { return *workers_; }
     Workers &slow_workers() { return *slow_workers_; }
@@ -65,6 +67,7 @@ class Engine {
     const EngineLimits limits_;
     const std::vector<std::unique_ptr<ServedModel>> models_;
     Sessions sessions_;
+    KeptConversations kept_;
     EngineCounts counts_;
     std::atomic<bool> closing_{false};
     mutable std::mutex mutex_;

@@ -24,6 +24,7 @@ Generation::~Generation() {
 // Before the last byte is sent: a client that has it may ask again.
 void Generation::leave() {
     if (entered_.exchange(false)) {
+        claim_ = nullptr;
         engine_.leave(request_.choices);
     }
 }
@@ -79,32 +80,6 @@ void Generation::send(const std::string &piece) {
     }
 }
 
-std::string Generation::turn_name(const api::Json &conversation) const {
-    return "c_" + sha256(model_->identity() + "\n" + conversation.dump());
-}
-
-// Finds the longest beginning of the conversation, up to a reply, that is kept.
-void Generation::find_by_turns() {
-    constexpr int kLookups = 16; // what parts earlier is found by its tokens
-    const api::Json &messages = request_.conversation.at("messages");
-    int lookups = 0;
-    for (size_t count = messages.size(); count-- > 1 && lookups < kLookups;) {
-        if (messages[count - 1].value("role", "") != "assistant") {
-            continue;
-        }
-        ++lookups;
-        api::Json beginning = request_.conversation;
-        beginning["messages"] = api::Json(messages.begin(), messages.begin() + count);
-        std::optional<Sessions::Found> found =
-            engine_.sessions().take_named(*model_, tenant_, turn_name(beginning));
-        if (found) {
-            first_ = std::move(found->session);
-            before_ = found->id;
-            return;
-        }
-    }
-}
-
 void Generation::write_conversation() {
     if (is_conversation()) {
         conversation_ =
@@ -120,58 +95,6 @@ void Generation::write_conversation() {
             tools_ = api::Json({{"messages", {{{"role", "user"}, {"content", ""}}}},
                                 {"tools", request_.conversation["tools"]}})
                          .dump();
-        }
-    }
-}
-
-void Generation::find_session() {
-    write_conversation();
-    if (!request_.previous.empty()) {
-        const std::string id = id_in(request_.previous, "resp_");
-        std::optional<Sessions::Found> found;
-        if (!id.empty()) {
-            found = engine_.sessions().find(*model_, tenant_, id);
-        }
-        if (!found) {
-            throw api::Refused{404, "previous_response_not_found",
-                               "there is no stored response '" + request_.previous + "'",
-                               "previous_response_id"};
-        }
-        first_ = std::move(found->session);
-        before_ = found->id;
-        const std::string stored = data_of(first_.get(), kConversationData);
-        if (stored.empty()) {
-            throw api::Refused{400, "invalid_request_error",
-                               "'" + request_.previous + "' is not a conversation",
-                               "previous_response_id"};
-        }
-        request_.conversation = api::continued(api::Json::parse(stored), request_.conversation);
-        write_conversation();
-    } else if (is_conversation()) {
-        find_by_turns();
-    }
-    if (!first_) {
-        stasis_session *made = nullptr;
-        stasis_error error{};
-        auto options = sized<stasis_session_options>();
-        options.domain = domain_of(tenant_);
-        require(stasis_session_create(model_->model(), &options, &made, &error), error);
-        first_.reset(made);
-        find_by_tokens();
-    }
-}
-
-// Finds a session that has the longest beginning of the prompt, which is then cut where they part.
-void Generation::find_by_tokens() {
-    const std::vector<stasis_token> tokens =
-        is_conversation() ? lacking_tokens(first_.get()).tokens : prompt_;
-    beginnings_ = prefix_names(model_->identity(), tokens);
-    for (size_t i = beginnings_.size(); i-- > 0;) {
-        std::optional<Sessions::Found> found =
-            engine_.sessions().take_named(*model_, tenant_, beginnings_[i]);
-        if (found) {
-            first_ = std::move(found->session);
-            return;
         }
     }
 }
@@ -360,11 +283,6 @@ void Generation::prepare() {
                                "a call cannot be forced here: 'auto' and 'none' are known",
                                "tool_choice"};
         }
-        if (!request_.kept.empty()) {
-            throw api::Refused{400, "invalid_request_error",
-                               "conversations are not kept here: use previous_response_id",
-                               "conversation"};
-        }
         if (is_conversation() && request_.answer == api::Answer::none) {
             request_.conversation.erase("tools");
         }
@@ -384,8 +302,10 @@ void Generation::prepare() {
         writer_ = api::make_writer(request_);
         begin_choices();
     } catch (const api::Refused &refused) {
+        claim_ = nullptr; // before the client hears of it: it may ask again
         refuse(refused);
     } catch (const std::exception &error) {
+        claim_ = nullptr;
         refuse({500, "server_error", error.what(), ""});
     }
 }

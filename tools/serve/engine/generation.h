@@ -46,6 +46,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
     void prepare();
     void find_session();
+    void find_previous();
+    void find_kept();
     void find_by_turns();
     void find_by_tokens();
     void write_conversation();
@@ -72,6 +74,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     api::Outcome outcome_of(const Choice &choice) const;
     api::Outcome keep(Choice &choice);
     void store(Choice &choice, const api::Outcome &outcome);
+    void add_to_kept(const api::Json &conversation, const std::string &id);
     void name_beginnings(const std::string &id);
     void refuse(const api::Refused &refused);
     void fail(const api::Refused &refused);
@@ -88,7 +91,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string conversation_; // as the library reads it
     std::string tools_;        // a conversation of its tools alone, by which calls are read; or ""
     command::Session first_;   // what all choices begin with
-    std::string before_;       // the id of the session that it goes on from; "": none
+    Kept kept_;                // of a request with a conversation of /v1/conversations
+    KeptConversations::Claim claim_;
+    std::string before_;                  // the id of the session that it goes on from; "": none
     std::vector<stasis_token> prompt_;    // without a conversation: what the session lacks
     std::vector<std::string> beginnings_; // names of the prompt's; none if a session was found
     uint64_t prompt_tokens_ = 0;

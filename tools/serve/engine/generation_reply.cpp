@@ -235,8 +235,27 @@ void Generation::store(Choice &choice, const api::Outcome &outcome) {
     }
     set_data(session, kNamesData, all);
     engine_.sessions().keep(*model_, tenant_, std::move(choice.session), before_, names);
+    if (!request_.kept.empty() && outcome.finish != api::Finish::left) {
+        add_to_kept(api::with_reply(request_.conversation, choice.reply), outcome.id);
+    }
     engine_.workers().post(
         [self = shared_from_this(), id = outcome.id] { self->name_beginnings(id); });
+}
+
+// The conversation becomes what the reply follows, and the reply, but for the instructions, which
+// are each request's own.
+void Generation::add_to_kept(const api::Json &conversation, const std::string &id) {
+    api::Json messages = api::Json::array();
+    for (const api::Json &message : conversation.at("messages")) {
+        if (!message.contains("instructions")) {
+            messages.push_back(message);
+        }
+    }
+    kept_.record["messages"] = std::move(messages);
+    kept_.record["model"] = model_->identity();
+    kept_.record["session"] = id;
+    engine_.kept().replace(tenant_, kept_);
+    claim_ = nullptr;
 }
 
 // The client has its reply and does not wait for this.
@@ -304,6 +323,7 @@ void Generation::finish(Choice &choice) {
 
 // The others are of no use without this one.
 void Generation::fail(const api::Refused &refused) {
+    claim_ = nullptr;
     refuse(refused);
     cancel();
 }

@@ -46,6 +46,31 @@ bool speaks_anthropic(const http::Request &request, const std::vector<std::strin
 
 } // namespace
 
+std::string query_member(const std::string &query, const std::string &name) {
+    for (size_t at = 0; at < query.size();) {
+        const size_t end = std::min(query.find('&', at), query.size());
+        const std::string member = query.substr(at, end - at);
+        if (member.starts_with(name + "=")) {
+            return member.substr(name.size() + 1);
+        }
+        at = end + 1;
+    }
+    return "";
+}
+
+api::Page page_of(const std::string &query) {
+    api::Page page;
+    page.after = query_member(query, "after");
+    page.ascending = query_member(query, "order") == "asc";
+    const std::string limit = query_member(query, "limit");
+    if (!limit.empty()) {
+        const bool number =
+            limit.size() < 4 && limit.find_first_not_of("0123456789") == std::string::npos;
+        page.limit = number ? static_cast<uint32_t>(std::stoul(limit)) : 0;
+    }
+    return page;
+}
+
 bool Call::is(const char *method, const char *first, const char *second) const {
     const size_t count = second == nullptr ? 2 : 3;
     return request().method == method && parts.size() == count && parts[0] == "v1" &&
@@ -151,7 +176,7 @@ void Routes::route(const Call &call) {
         count_tokens(call);
     } else if (call.is("POST", "embeddings")) {
         embed(call);
-    } else if (!route_model(call) && !answer_stored(engine_, call)) {
+    } else if (!route_model(call) && !answer_kept(engine_, call) && !answer_stored(engine_, call)) {
         call.refuse({404, "not_found",
                      "there is no " + call.request().method + " " + call.request().path, ""});
     }

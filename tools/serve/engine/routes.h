@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/serve/api/reply.h"
 #include "tools/serve/engine/engine.h"
 #include "tools/serve/http/keys.h"
 #include "tools/serve/http/metrics.h"
@@ -56,6 +57,14 @@ class Routes {
 // Answers on a slow worker what may take minutes, with a handle that is cancelled when the client
 // leaves and when the server ends. Throws api::Refused: too much waits, or the server is ending.
 void answer_slowly(Engine &engine, const Call &call, std::function<void(stasis_cancel *)> answer);
+// Returns the value of a member of a query "a=b&c=d", or "". Escapes are not read: no value that
+// is known has any.
+std::string query_member(const std::string &query, const std::string &name);
+// Returns what a query says of a list of items.
+api::Page page_of(const std::string &query);
+
+// Answers /v1/conversations, on a worker. False: the path is none of these.
+bool answer_kept(Engine &engine, const Call &call);
 // Answers /v1/responses/{id} and /v1/sessions, on a worker. False: the path is none of these.
 bool answer_stored(Engine &engine, const Call &call);
 // Returns the body of POST /v1/embeddings. Throws api::Refused.

@@ -50,6 +50,7 @@ class Sessions {
     bool drop_oldest();
     size_t live() const;
     uint64_t puts() const;
+    stasis_store *store() const { return store_.get(); } // nullptr: none
 
   private:
     struct Live {

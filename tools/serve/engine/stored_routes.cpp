@@ -46,33 +46,6 @@ void reply_removed(Engine &engine, const Call &call, const std::string &prefix,
     call.reply({{"id", call.parts[2]}, {"object", object}, {"deleted", true}});
 }
 
-// Returns the value of a member of a query "a=b&c=d", or "". Escapes are not read: no value that
-// is known has any.
-std::string query_member(const std::string &query, const std::string &name) {
-    for (size_t at = 0; at < query.size();) {
-        const size_t end = std::min(query.find('&', at), query.size());
-        const std::string member = query.substr(at, end - at);
-        if (member.starts_with(name + "=")) {
-            return member.substr(name.size() + 1);
-        }
-        at = end + 1;
-    }
-    return "";
-}
-
-api::Page page_of(const std::string &query) {
-    api::Page page;
-    page.after = query_member(query, "after");
-    page.ascending = query_member(query, "order") == "asc";
-    const std::string limit = query_member(query, "limit");
-    if (!limit.empty()) {
-        const bool number =
-            limit.size() < 4 && limit.find_first_not_of("0123456789") == std::string::npos;
-        page.limit = number ? static_cast<uint32_t>(std::stoul(limit)) : 0;
-    }
-    return page;
-}
-
 void answer_response(Engine &engine, const Call &call) {
     if (call.request().method == "DELETE" && call.parts.size() == 3) {
         reply_removed(engine, call, "resp_", "response");
