@@ -9,6 +9,7 @@
 #include "format/state/error.h"
 #include "runtime/constraint/characters.h"
 #include "runtime/constraint/hex.h"
+#include "runtime/constraint/schema.h"
 
 namespace stasis::constraint {
 
@@ -17,6 +18,27 @@ namespace {
 bool is_name(char byte) {
     return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
            (byte >= '0' && byte <= '9') || byte == '-' || byte == '_';
+}
+
+// Returns the beginning of the text that has an object's braces and strings, which may be no JSON
+// in itself; empty if there is none.
+std::string_view json_object(std::string_view text) {
+    size_t open = 0;
+    bool quoted = false;
+    for (size_t at = 0; at < text.size() && (at == 0 ? text[0] == '{' : true); ++at) {
+        const char byte = text[at];
+        if (quoted) {
+            at += byte == '\\' ? 1 : 0;
+            quoted = byte != '"';
+        } else if (byte == '"') {
+            quoted = true;
+        } else if (byte == '{') {
+            ++open;
+        } else if (byte == '}' && --open == 0) {
+            return text.substr(0, at + 1);
+        }
+    }
+    return "";
 }
 
 // One grammar, read from its start to its end by recursive descent.
@@ -106,6 +128,7 @@ class GbnfReader {
     std::pair<uint32_t, uint32_t> read_counts();
     uint32_t read_count();
     Part read_literal();
+    Part read_schema_item();
     Part read_class();
     uint32_t read_character();
 
@@ -148,7 +171,8 @@ Part GbnfReader::read_choice(uint32_t depth) {
 
 Part GbnfReader::read_sequence(uint32_t depth) {
     std::vector<Part> parts;
-    while (peek() == '"' || peek() == '[' || peek() == '(' || peek() == '.' || is_name(peek())) {
+    while (peek() == '"' || peek() == '[' || peek() == '(' || peek() == '.' || peek() == '%' ||
+           is_name(peek())) {
         const Part item = read_item(depth);
         parts.push_back(read_repeats(item, depth > 0));
     }
@@ -167,6 +191,9 @@ Part GbnfReader::read_item(uint32_t depth) {
     }
     if (peek() == '[') {
         return read_class();
+    }
+    if (peek() == '%') {
+        return read_schema_item();
     }
     if (take('.')) {
         return one_of(grammar_, all_characters(), Spelling::utf8);
@@ -253,6 +280,28 @@ Part GbnfReader::read_literal() {
         bytes += utf8(read_character());
     }
     return grammar_.literal(bytes);
+}
+
+// Reads %json and a schema, whose instances it means.
+Part GbnfReader::read_schema_item() {
+    constexpr std::string_view kWord = "%json";
+    if (text_.substr(at_, kWord.size()) != kWord) {
+        bad("a % that is not %json");
+    }
+    at_ += kWord.size();
+    skip_blanks(false);
+    const size_t begin = at_;
+    const std::string_view schema = json_object(text_.substr(at_));
+    if (schema.empty()) {
+        bad("no JSON object after %json");
+    }
+    at_ += schema.size();
+    try {
+        read_schema(grammar_, schema);
+    } catch (const Error &error) {
+        fail(error.status(), "the schema at byte %zu of the grammar: %s", begin, error.what());
+    }
+    return grammar_.call(grammar_.root);
 }
 
 Part GbnfReader::read_class() {

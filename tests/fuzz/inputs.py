@@ -172,7 +172,8 @@ def constraints():
                b"\\w\\s[\\d_-]")
     grammars = (b'root ::= "a" root "b" | [x-z]{1,3} # c\n\0aaxbb',
                 b'root ::= (item ",")* item?\nitem ::= [^,\\]] | "[" root "]"\n\0a,[b,c],',
-                b'root ::= "a" root root | "\\u00e9" | .\n\0aaaa')
+                b'root ::= "a" root root | "\\u00e9" | .\n\0aaaa',
+                b'root ::= "<" %json {"enum": [1, {"a": "}"}]} ">" | .\n\0<1>')
     for kind, texts in ((0, schemas), (1, (b"\0[1, {\"a\": -2.5e3}]",)), (2, regexes),
                         (3, grammars)):
         for text in texts:

@@ -62,6 +62,20 @@ TEST_CASE("read_gbnf: recursion") {
     CHECK_THROWS_AS(texts.fits(std::string(20000, 'a')), Error);
 }
 
+TEST_CASE("read_gbnf: schemas inside a grammar") {
+    check_grammar("root ::= \"<\" %json {\"enum\": [1, \"}\"]} \">\"", {"<1>", "<\"}\">"},
+                  {"1", "<1", "<2>", "<\"\">"});
+    check_grammar(
+        "root ::= (\"a\" %json\t{\"type\": \"integer\",\n\"maximum\": 9,\r\n"
+        "\"minimum\": 0} | other)+\n"
+        "other ::= %json {\"type\": \"object\", \"properties\": {\"k\": {\"$ref\": \"#\"}},\n"
+        "  \"additionalProperties\": false}? \";\"",
+        {"a1a2", "{};", "a3{\"k\": {\"k\":{}}};;a4"}, {"a", "a10", "{}", "{\"k\": 1};"});
+    // Each has definitions of its own.
+    const std::string one = "%json {\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"const\": ";
+    check_grammar("root ::= " + one + "1}}} " + one + "2}}}", {"12"}, {"11", "22", "21"});
+}
+
 TEST_CASE("read_gbnf: nesting is followed as deep as it goes") {
     Texts texts(ConstraintKind::grammar, "root ::= \"(\" root \")\" | \"x\"");
     const std::string deep(3000, '('), back(3000, ')');
@@ -103,6 +117,13 @@ TEST_CASE("read_gbnf: what is refused, and where") {
         {"root ::= \"a\" $", "invalid", "what no rule can contain at byte 13"},
         {"root ::= \"a\" # \xFF", "invalid", "not UTF-8 at byte 15"},
         {"root ::= \"a\" root", "invalid", "no text fits"},
+        {"root ::= %json", "invalid", "no JSON object after %json at byte 14"},
+        {"root ::= %json true", "invalid", "no JSON object after %json at byte 15"},
+        {"root ::= %json {\"a\": \"}", "invalid", "no JSON object after %json at byte 15"},
+        {"root ::= %lark {}", "invalid", "a % that is not %json at byte 9"},
+        {"root ::= %json {a}", "invalid", "the schema at byte 15 of the grammar: "},
+        {"root ::= %json {\"type\": 1}", "invalid", "the schema at byte 15 of the grammar: "},
+        {"root ::= %json {\"not\": {}}", "unsupported", "\"not\""},
         {"root ::= <think>", "unsupported", "a token in place of a text at byte 9"},
         {"root ::= !<1>", "unsupported", "a token in place of a text at byte 9"},
         {"root ::= []", "unsupported", "an empty class at byte 9"},

@@ -138,6 +138,52 @@ class Served(ServerTest):
         with self.assertRaises(openai.NotFoundError):
             self.openai.responses.retrieve(second.id)
 
+    def test_forced_calls(self):
+        user = {"role": "user", "content": "How is it?"}
+        schema = {"type": "object", "properties": {"city": {"enum": ["Bern", "Basel"]},
+                                                   "days": {"type": "integer", "maximum": 9,
+                                                            "minimum": 0}},
+                  "required": ["city", "days"], "additionalProperties": False}
+        function = {"name": "Weather", "parameters": schema, "strict": True}
+        members = {"model": "scripted", "temperature": 0.5, "seed": 3}
+        for choice in "required", {"type": "function", "function": {"name": "Weather"}}:
+            made = self.openai.chat.completions.create(
+                messages=[user], tools=[{"type": "function", "function": function}],
+                tool_choice=choice, parallel_tool_calls=False, **members)
+            call = made.choices[0].message.tool_calls[0]
+            Weather.model_validate_json(call.function.arguments)
+            with self.openai.chat.completions.stream(
+                    messages=[user], tools=[{"type": "function", "function": function}],
+                    tool_choice=choice, parallel_tool_calls=False, **members) as stream:
+                final = stream.get_final_completion().choices[0]
+            self.assertEqual(final.finish_reason, "tool_calls")
+            self.assertEqual(final.message.tool_calls[0].function.arguments,
+                             call.function.arguments)
+        del members["seed"]
+        kept = self.openai.conversations.create()
+        for choice in "required", {"type": "function", "name": "Weather"}:
+            made = self.openai.responses.create(
+                input="How is it?", tools=[{"type": "function", **function}], tool_choice=choice,
+                conversation=kept.id, **members)
+            calls = [item for item in made.output if item.type == "function_call"]
+            self.assertTrue(calls)
+            items = self.openai.conversations.items
+            items.create(kept.id, items=[{"type": "function_call_output", "call_id": call.call_id,
+                                          "output": "calm"} for call in calls])
+            for call in calls:
+                Weather.model_validate_json(call.arguments)
+        self.assertEqual(self.openai.responses.create(
+            model="scripted", conversation=kept.id).output_text, "Dry and calm.")
+        tool = {"name": "Weather", "input_schema": schema}
+        for choice in {"type": "any"}, {"type": "tool", "name": "Weather"}:
+            message = self.anthropic.messages.create(
+                model="scripted", max_tokens=900, tools=[tool], messages=[user],
+                tool_choice=choice, extra_body={"temperature": 0.5})
+            self.assertEqual(message.stop_reason, "tool_use")
+            for block in message.content:
+                if block.type == "tool_use":
+                    Weather.model_validate(block.input)
+
     def test_conversations(self):
         user = turns_of(LLAMA)[0]["user"]
         made = self.openai.conversations.create(metadata={"topic": "k"})

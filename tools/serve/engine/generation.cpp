@@ -6,6 +6,7 @@
 #include "tools/cli/terminal.h"
 #include "tools/serve/engine/prefixes.h"
 #include "tools/serve/engine/stored.h"
+#include "tools/serve/engine/tool_calls.h"
 
 namespace serve {
 
@@ -243,12 +244,29 @@ void Generation::check_tools() const {
             "the chat template");
     };
     api::Json asking = {{"messages", {{{"role", "user"}, {"content", "?"}}}}};
-    const std::string without = rendered(asking);
+    std::string without;
+    try {
+        without = rendered(asking);
+    } catch (const command::Failure &) { // it is for conversations with tools alone
+        return;
+    }
     asking["tools"] = request_.conversation["tools"];
     if (rendered(asking) == without) {
         throw api::Refused{400, "invalid_request_error",
                            "the model's chat template has no place for tools", "tools"};
     }
+}
+
+void Generation::force_calls() {
+    if (request_.answer != api::Answer::tool) {
+        return;
+    }
+    if (request_.form.kind != STASIS_CONSTRAINT_NONE) {
+        throw api::Refused{400, "invalid_request_error",
+                           "a reply cannot have a form and be a call: 'tool_choice' forces one",
+                           "tool_choice"};
+    }
+    request_.form = forced_calls(*model_, request_.conversation, request_.tool, request_.parallel);
 }
 
 // What can never be answered is refused before it costs anything.
@@ -278,11 +296,6 @@ void Generation::prepare() {
         return;
     }
     try {
-        if (request_.answer == api::Answer::tool) {
-            throw api::Refused{400, "invalid_request_error",
-                               "a call cannot be forced here: 'auto' and 'none' are known",
-                               "tool_choice"};
-        }
         if (is_conversation() && request_.answer == api::Answer::none) {
             request_.conversation.erase("tools");
         }
@@ -291,6 +304,7 @@ void Generation::prepare() {
         }
         find_session();
         check_tools();
+        force_calls();
         align(first_.get());
         check_size();
         // The same request has the same id, for the same reply follows.

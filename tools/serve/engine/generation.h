@@ -52,6 +52,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void find_by_tokens();
     void write_conversation();
     void check_tools() const;
+    void force_calls();
     void check_size() const;
     struct Lacking {
         uint64_t position = 0;
