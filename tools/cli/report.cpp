@@ -1,5 +1,4 @@
-// stasis report: a snapshot as one self-contained HTML page. Fills the page's template with the
-// data of report/data.cpp. Must not know how the page shows them.
+// stasis report: a snapshot as one self-contained HTML page.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -18,51 +17,6 @@ namespace {
 struct ReportChoice {
     std::string path, out, against;
 };
-
-// Returns JSON that may be put into a script element: without "<", so that no text can end the
-// element or open a comment in it (HTML, "Restrictions for contents of script elements").
-std::string inert(std::string_view json) {
-    std::string text;
-    for (const char byte : json) {
-        text += byte == '<' ? "\\u003c" : std::string(1, byte);
-    }
-    return text;
-}
-
-std::string script() {
-    std::string text;
-    for (const std::string_view part :
-         {report::model_js(), report::conversation_js(), report::cache_js(), report::facts_js(),
-          report::parting_js(), report::page_js()}) {
-        text += part;
-    }
-    return text;
-}
-
-// Writes the template with its marks replaced, in one pass: inserted text is not searched for
-// marks.
-void write_page(const report::Shown &shown, const report::Shown *other,
-                const std::string &difference, const report::Out &out) {
-    const std::string_view whole = report::page_html();
-    size_t at = 0;
-    for (size_t mark; (mark = whole.find("{{", at)) != std::string_view::npos;) {
-        const size_t end = whole.find("}}", mark);
-        const std::string_view name = whole.substr(mark + 2, end - mark - 2);
-        out(whole.substr(at, mark - at));
-        if (name == "data") {
-            report::write_data(shown, other, difference,
-                               [&](std::string_view json) { out(inert(json)); });
-        } else {
-            // The root digest is the nonce that scripts need to run. A text in the file cannot
-            // contain it, because the digest covers the text.
-            out(name == "style"    ? std::string(report::page_css())
-                : name == "script" ? script()
-                                   : shown.root);
-        }
-        at = end + 2;
-    }
-    out(whole.substr(at));
-}
 
 int run_report(const ReportChoice &choice) {
     const bool to_stdout = choice.out.empty() || is_stream(choice.out);
@@ -88,7 +42,7 @@ int run_report(const ReportChoice &choice) {
     File opened(to_stdout ? nullptr : std::fopen(choice.out.c_str(), "wb"));
     std::FILE *file = to_stdout ? stdout : opened.get();
     require(file != nullptr);
-    write_page(shown, other ? &*other : nullptr, difference, [&](std::string_view text) {
+    report::write_page(shown, other ? &*other : nullptr, difference, [&](std::string_view text) {
         require(std::fwrite(text.data(), 1, text.size(), file) == text.size());
     });
     require((to_stdout ? std::fflush(file) : std::fclose(opened.release())) == 0);

@@ -200,7 +200,11 @@ void write_session(const Shown &shown, const Out &out) {
 } // namespace
 
 Shown open_shown(const std::string &path) {
-    Shown shown{path, open_snapshot(path), "", ""};
+    return shown_of(path, open_snapshot(path));
+}
+
+Shown shown_of(const std::string &path, Snapshot snapshot) {
+    Shown shown{path, std::move(snapshot), "", ""};
     shown.root = hex(snapshot_info(shown.snapshot.get(), path).root);
     shown.format = snapshot_element_text(shown.snapshot.get(), kFormat);
     return shown;

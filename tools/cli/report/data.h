@@ -18,6 +18,8 @@ struct Shown {
     std::string format; // element 11
 };
 Shown open_shown(const std::string &path);
+// The same of a snapshot that is open; `path` is what it is called.
+Shown shown_of(const std::string &path, Snapshot snapshot);
 
 using Out = std::function<void(std::string_view text)>;
 

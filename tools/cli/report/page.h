@@ -1,8 +1,10 @@
-// The report page's files, inside the command. The build generates their definitions
-// (CMakeLists.txt).
+// The report page: its files, inside the command, whose definitions the build generates
+// (CMakeLists.txt), and what they make together.
 #pragma once
 
 #include <string_view>
+
+#include "tools/cli/report/data.h"
 
 namespace command::report {
 
@@ -14,5 +16,9 @@ std::string_view cache_js();
 std::string_view facts_js();
 std::string_view parting_js();
 std::string_view page_js();
+
+// Writes the whole page piece by piece. `other` and `difference` as in write_data.
+void write_page(const Shown &shown, const Shown *other, const std::string &difference,
+                const Out &out);
 
 } // namespace command::report

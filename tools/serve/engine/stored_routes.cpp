@@ -1,6 +1,7 @@
 // What is asked of stored sessions: /v1/responses/{id} and /v1/sessions.
 #include <cstring>
 
+#include "tools/cli/report/page.h"
 #include "tools/cli/terminal.h"
 #include "tools/serve/api/members.h"
 #include "tools/serve/api/reply.h"
@@ -170,6 +171,21 @@ void import(Engine &engine, const Call &call, stasis_cancel *cancel) {
     call.reply({{"id", id}, {"object", "session"}, {"model", model.name()}});
 }
 
+// The page of `stasis report` of what an export is.
+std::string reported(const Wanted &wanted, stasis_cancel *cancel) {
+    const std::string bytes = exported(wanted, cancel);
+    Body body{bytes};
+    const stasis_source source = body.source();
+    stasis_snapshot *opened = nullptr;
+    stasis_error error{};
+    require(stasis_snapshot_open_source(&source, &opened, &error), error);
+    const command::report::Shown shown =
+        command::report::shown_of(wanted.id + ".stasis", command::Snapshot(opened));
+    std::string page;
+    command::report::write_page(shown, nullptr, "", [&](std::string_view text) { page += text; });
+    return page;
+}
+
 void rewind(Engine &engine, const Call &call, stasis_cancel *cancel) {
     Wanted wanted = find(engine, call, "");
     const api::Json body = api::parse_body(call.request().body);
@@ -217,7 +233,7 @@ void answer_session(Engine &engine, const Call &call) {
 
 bool is_slow(const Call &call) {
     const std::string &last = call.parts.back();
-    return last == "verify" || last == "rewind" || last == "export" ||
+    return last == "verify" || last == "rewind" || last == "export" || last == "report" ||
            (call.request().method == "POST" && call.parts.size() == 2);
 }
 
@@ -227,6 +243,8 @@ void answer_slow_session(Engine &engine, const Call &call, stasis_cancel *cancel
         import(engine, call, cancel);
     } else if (last == "export") {
         call.reply_text(exported(find(engine, call, ""), cancel), kSnapshot);
+    } else if (last == "report") {
+        call.reply_text(reported(find(engine, call, ""), cancel), "text/html; charset=utf-8");
     } else if (last == "rewind") {
         rewind(engine, call, cancel);
     } else {
@@ -250,7 +268,7 @@ bool knows(const Call &call) {
     }
     return (count == 2 && method == "POST") ||
            (count == 3 && (method == "GET" || method == "DELETE")) ||
-           (method == "GET" && action == "export") ||
+           (method == "GET" && (action == "export" || action == "report")) ||
            (method == "POST" && (action == "fork" || action == "rewind" || action == "verify"));
 }
 
