@@ -137,7 +137,9 @@ void stasis_store_call_options_init(stasis_store_call_options *options, size_t s
 /* Stores a session under a name, whole or not at all. The session is unchanged. What is stored must
  * be what this session, or the one it was forked from, put to this name or got from it last; if it
  * did neither, nothing may be there. Otherwise CONFLICT: `result` says what is there. A session of
- * another model or with another beginning may follow as well. `result` may be NULL.
+ * another model or with another beginning may follow as well. Under a new name it costs as much as
+ * it has beyond the place in this store where it, or the one it was forked from, was put to or got
+ * from last. `result` may be NULL.
  * Errors:
  *   CONFLICT          see above; the message names the newer root
  *   UNSUPPORTED       STASIS_KEEP_NONE of a session with positions_foreign

@@ -150,6 +150,17 @@ template <typename Put> StorePut with_result(stasis_store_result *result, const 
     }
 }
 
+// The place in this store that the session was put to or got from last, or that which it was forked
+// from; null: none.
+const StoredAs *last_place(const stasis_session &session, const stasis_store &store) {
+    for (const StoredAs &each : session.stored) {
+        if (each.store == store.name && each.contents != nullptr) {
+            return &each;
+        }
+    }
+    return nullptr;
+}
+
 void put(stasis_store &store, stasis_session &session, const std::string &name, const Call &call,
          stasis_store_result *result) {
     StoredAs &place = place_for(session, store, name);
@@ -158,11 +169,17 @@ void put(stasis_store &store, stasis_session &session, const std::string &name, 
     options.expected = place.mark;
     options.attempted = &place.attempted;
     options.repair = place.repair;
+    const StoredAs *const last = last_place(session, store);
+    if (last != nullptr && last != &place && !last->repair) {
+        options.lender = last->name;
+        options.lender_known = last->contents;
+    }
     const SaveChoice choice{call.given.codec, call.given.keep,
                             (call.given.flags & STASIS_STORE_FULL_LOGITS) != 0};
     save_with(*session.session, choice, call.watch,
               [&](const State &state, format::SaveOptions &chosen) {
-                  chosen.known = place.contents;
+                  // A fork in the store has the contents of what it was forked from.
+                  chosen.known = last != nullptr ? last->contents : nullptr;
                   options.save = chosen;
                   const StorePut put =
                       with_result(result, [&] { return call.store.put(state, name, options); });

@@ -31,6 +31,11 @@ void Output::flush() {
     }
 }
 
+void Output::pad() {
+    const uint8_t padding[kAlignment] = {};
+    write(padding, align_up(next_) - next_);
+}
+
 uint64_t Output::append(const Frame &frame, const void *stored) {
     const uint64_t offset = next_;
     const FrameBytes bytes = encode_frame(frame);
@@ -47,8 +52,18 @@ uint64_t Output::append(const Frame &frame, const void *stored) {
         done_ += counts && frame.codec == Codec::raw ? size : 0;
     }
     done_ = counts ? done + frame.raw_bytes : done;
-    const uint8_t padding[kAlignment] = {};
-    write(padding, align_up(next_) - next_);
+    pad();
+    return offset;
+}
+
+uint64_t Output::append_lent(const Frame &frame, uint64_t lent) {
+    const uint64_t offset = next_;
+    const FrameBytes bytes = encode_frame(frame);
+    write(bytes.data(), bytes.size());
+    flush();
+    sink_.lend(sink_.user, lent, frame.stored_bytes);
+    next_ += frame.stored_bytes;
+    pad();
     return offset;
 }
 

@@ -37,10 +37,14 @@ class Output {
     SectionRef put(SectionKind kind, const void *data, uint64_t bytes, const SectionRef &old);
     // Appends a section with the given frame and returns the frame's offset.
     uint64_t append(const Frame &frame, const void *stored);
+    // The same; the stored bytes are those that the sink's lender has at this offset.
+    uint64_t append_lent(const Frame &frame, uint64_t lent);
     void flush(); // writes the gathered bytes
     void report() const { watch_.step(done_, total_); }
 
   private:
+    void pad();
+
     const Sink sink_;
     uint64_t next_;
     const uint64_t sequence_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace stasis::format {
 
@@ -10,6 +11,9 @@ struct Sink {
     void *user = nullptr;
     // Writes all `size_bytes`, or throws Error.
     void (*write)(void *user, const void *data, size_t size_bytes) = nullptr;
+    // Null, or: writes the bytes that the lender of the save (SaveOptions::lender) has from this
+    // offset on, the stored bytes of a section. Throws Error.
+    void (*lend)(void *user, uint64_t offset, uint64_t size_bytes) = nullptr;
 };
 
 struct Source {

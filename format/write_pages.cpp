@@ -129,21 +129,83 @@ bool same_geometry(const State &a, const State &b) {
     return same;
 }
 
-// Walks over one page table beside that of the file.
+// Takes a run of the lender, whose bytes the sink has. Returns whether it is one that this save
+// would write: whole, so that nothing but this state's numbers is in it, and in the same code.
+bool take_lent(Output &output, const SaveInput &input, const Run &run, PageRecord &entry) {
+    if (run.used != run.slots) {
+        return false;
+    }
+    FrameBytes bytes;
+    input.options.lender->input().read(bytes.data(), bytes.size(), run.offset);
+    Frame frame = decode_frame(bytes, run.offset);
+    if (frame.kind != SectionKind::run || frame.stored_bytes != run.stored_bytes ||
+        frame.codec != input.options.codec) {
+        return false;
+    }
+    frame.sequence = output.sequence();
+    Run taken = run;
+    taken.offset = output.append_lent(frame, run.offset + kFrameBytes);
+    entry.runs.push_back(taken);
+    return true;
+}
+
+// Walks over one page table beside that of the file, or of the lender.
 struct Planner {
     const SaveInput &input;
     size_t group;
-    const Snapshot *old; // null: nothing to share
+    const Snapshot *old;    // null: nothing to share
+    const Snapshot *lender; // null: none
+    Output &output;
     bool parted = false; // from the first page on that differs, nothing is shared
 
+    // How many slots the page has in common with another's.
+    uint32_t common_with(const Snapshot &other, uint64_t index) const {
+        const auto data = allocate_page(page_elements(input.state, group));
+        other.read_slots(group, index, data.get()); // what is shared is this state's own bytes
+        Buffers buffers;
+        Job whole{group, index};
+        whole.buffers = &buffers;
+        const FetchedPages fetched = fetch({&whole, 1}, input);
+        receive({&whole, 1}, input, fetched);
+        return common_slots(
+            input.state, group,
+            std::min(input.state.pages[group][index].valid, other.page(group, index).valid),
+            page_numbers(input, whole), data.get());
+    }
+
+    // Takes what the lender has of the page, and says from which slot on slots are missing. Where
+    // the two part within the page, at `cut`, a run ends: so each session that goes on from there
+    // has what is before it in the same bytes.
+    void borrow(uint64_t index, PageRecord &entry, uint32_t &missing, uint32_t &cut) {
+        if (parted || index >= lender->state().pages[group].size()) {
+            return;
+        }
+        const PageRecord &there = lender->page(group, index);
+        parted = there.digest != entry.digest || there.valid != entry.valid;
+        if (there.runs.empty() || (parted && input.state.pages[group][index].far)) {
+            return;
+        }
+        cut = parted ? common_with(*lender, index) : entry.valid;
+        for (const Run &run : there.runs) {
+            if (run.used > cut - missing || !take_lent(output, input, run, entry)) {
+                break;
+            }
+            missing += run.used;
+        }
+    }
+
     // The entry with the runs that the file has for it; says from which slot on they are missing.
-    PageRecord plan(uint64_t index, uint32_t &missing) {
+    PageRecord plan(uint64_t index, uint32_t &missing, uint32_t &cut) {
         const Page &page = input.state.pages[group][index];
         const bool wanted = input.options.keep == Keep::full && input.has_data(group, index);
         PageRecord entry{page.digest, page.valid, {}, {}};
         missing = wanted ? 0 : page.valid;
         if (input.pages_in != nullptr) {
             entry.fingerprints = input.pages_in->page(group, index).fingerprints;
+        }
+        if (lender != nullptr && wanted) {
+            borrow(index, entry, missing, cut);
+            return entry;
         }
         if (old == nullptr || parted || index >= old->state().pages[group].size()) {
             return entry;
@@ -165,15 +227,7 @@ struct Planner {
             missing = there.valid;
             entry.runs = there.runs;
         } else {
-            const auto data = allocate_page(page_elements(input.state, group));
-            old->read_slots(group, index, data.get()); // what is shared is this state's own bytes
-            Buffers buffers;
-            Job whole{group, index};
-            whole.buffers = &buffers;
-            const FetchedPages fetched = fetch({&whole, 1}, input);
-            receive({&whole, 1}, input, fetched);
-            missing = common_slots(input.state, group, std::min(page.valid, there.valid),
-                                   page_numbers(input, whole), data.get());
+            missing = common_with(*old, index);
             entry.runs = first_runs(there.runs, missing);
         }
         return entry;
@@ -301,19 +355,27 @@ bool SaveInput::has_data(size_t group, uint64_t index) const {
 
 std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput &input) {
     const State &state = input.state;
-    const bool comparable = input.old != nullptr && same_geometry(input.old->state(), state);
+    const auto comparable = [&](const Snapshot *other) {
+        return other != nullptr && same_geometry(other->state(), state) ? other : nullptr;
+    };
     std::vector<std::vector<PageRecord>> table(state.pages.size());
     std::vector<Job> jobs;
     uint64_t total = 0;
     for (size_t group = 0; group < table.size(); ++group) {
-        Planner planner{input, group, comparable ? input.old : nullptr};
+        Planner planner{input, group, comparable(input.old), comparable(input.options.lender),
+                        output};
         table[group].resize(state.pages[group].size());
         for (uint64_t index = 0; index < table[group].size(); ++index) {
             PageRecord &entry = table[group][index];
-            uint32_t missing = 0;
-            entry = planner.plan(index, missing);
+            uint32_t missing = 0, cut = 0;
+            entry = planner.plan(index, missing, cut);
             const bool none = input.options.keep == Keep::none && entry.fingerprints.empty() &&
                               input.has_data(group, index);
+            if (missing < cut && cut < entry.valid) {
+                jobs.push_back({group, index, &entry, missing, cut - missing});
+                total += job_bytes(jobs.back(), state);
+                missing = cut;
+            }
             if (missing < entry.valid || none) {
                 jobs.push_back({group, index, &entry, missing, entry.valid - missing});
                 total += none ? 0 : job_bytes(jobs.back(), state);

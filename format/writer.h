@@ -33,6 +33,9 @@ struct SaveOptions {
     // since, its trees are not read and checked again, nor is a page that it has in the form
     // Page::earlier.
     std::shared_ptr<const Contents> known = {};
+    // Of write_sections without an old state: another stored state, whose pages the sink can lend.
+    // Where both begin with the same pages, its runs are referred to and not written again.
+    const Snapshot *lender = nullptr;
 };
 
 // With Keep::full, recurrent states must have data and are stored, and pages with data are stored;

@@ -105,6 +105,26 @@ void StoredRanges::read(void *data, size_t size_bytes, uint64_t offset) const {
     }
 }
 
+std::vector<Extent> StoredRanges::payloads(uint64_t offset, uint64_t bytes) const {
+    std::vector<Extent> found;
+    const auto segment =
+        std::upper_bound(segments().begin(), segments().end(), offset,
+                         [](uint64_t at, const Segment &each) { return at < each.end; });
+    if (segment == segments().end()) {
+        return found;
+    }
+    auto next = std::lower_bound(segment->payloads.begin(), segment->payloads.end(), offset,
+                                 [](const Extent &each, uint64_t at) { return each.offset < at; });
+    for (uint64_t at = offset; at < offset + bytes; at += next++->bytes) {
+        if (next == segment->payloads.end() || next->offset != at ||
+            next->bytes > offset + bytes - at) {
+            return {};
+        }
+        found.push_back(*next);
+    }
+    return found;
+}
+
 // Reads a part of a payload. A whole one goes where it is wanted at once.
 void StoredRanges::read_piece(uint8_t *data, uint64_t bytes, uint64_t offset,
                               const Extent &extent) const {

@@ -36,6 +36,8 @@ class StoredRanges : public Ranges {
     bool lost_payload() const { return lost_; }
     const std::vector<Segment> &segments() const; // fetched now, if they were not
     const StoredRoot &root() const { return root_; }
+    // Returns the payloads that hold these bytes and nothing else; none: they are in no payload.
+    std::vector<Extent> payloads(uint64_t offset, uint64_t bytes) const;
 
   private:
     void read_piece(uint8_t *data, uint64_t bytes, uint64_t offset, const Extent &extent) const;

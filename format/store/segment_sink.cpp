@@ -41,9 +41,34 @@ SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &coun
 }
 
 SegmentSink::SegmentSink(Backend &backend, uint64_t begin, const Parallel &parallel,
-                         const Watch &watch, bool repair)
-    : backend_(backend), parallel_(parallel), watch_(watch.silent()), repair_(repair) {
+                         const Watch &watch, bool repair, const StoredRanges *lender)
+    : backend_(backend), parallel_(parallel), watch_(watch.silent()), repair_(repair),
+      lender_(lender) {
     segment_.begin = segment_.end = begin;
+}
+
+void SegmentSink::lend(void *user, uint64_t offset, uint64_t size_bytes) {
+    auto *self = static_cast<SegmentSink *>(user);
+    assert(self->frame_.empty() && self->stored_ == size_bytes);
+    const std::vector<Extent> extents =
+        self->payload_ ? self->lender_->payloads(offset, size_bytes) : std::vector<Extent>();
+    if (extents.empty()) {
+        Bytes bytes(static_cast<size_t>(size_bytes));
+        self->lender_->read(bytes.data(), bytes.size(), offset);
+        write(user, bytes.data(), bytes.size());
+        return;
+    }
+    self->put_payloads(); // those before, which are the segment's last so far
+    for (const Extent &extent : extents) {
+        const std::string key = object_key(extent.digest);
+        if (!self->backend_.read(key, 0, {}, self->watch_)) {
+            fail(Status::corrupt, "%s: the object is missing", key.c_str());
+        }
+        self->segment_.payloads.push_back({self->segment_.end, extent.bytes, extent.digest});
+        self->segment_.end += extent.bytes;
+        self->counts_.shared += extent.bytes;
+    }
+    self->stored_ = 0;
 }
 
 void SegmentSink::write(void *user, const void *data, size_t size_bytes) {

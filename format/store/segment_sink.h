@@ -9,6 +9,7 @@
 #include "format/parallel.h"
 #include "format/state/watch.h"
 #include "format/store/backend.h"
+#include "format/store/ranges.h"
 #include "format/store/records.h"
 #include "format/stream.h"
 
@@ -23,13 +24,14 @@ struct PutCounts {
 class SegmentSink {
   public:
     // `begin`: of the first section, in the virtual file. `repair`: payloads that are there are
-    // read, and put again if they are damaged.
+    // read, and put again if they are damaged. `lender`: of the sections that are lent, or null;
+    // payloads that a root names are on the disk, and are only asked for.
     SegmentSink(Backend &backend, uint64_t begin, const Parallel &parallel, const Watch &watch,
-                bool repair);
+                bool repair, const StoredRanges *lender = nullptr);
 
     // Takes whole sections in any pieces. Payloads are put several at once, on the caller's
     // threads, when some tens of megabytes of them have come together.
-    Sink sink() { return {this, write}; }
+    Sink sink() { return {this, write, lend}; }
     // Puts what is left but the last segment, which the caller may merge with others before it
     // is put. All sections must be whole.
     Segment finish();
@@ -38,6 +40,7 @@ class SegmentSink {
 
   private:
     static void write(void *user, const void *data, size_t size_bytes);
+    static void lend(void *user, uint64_t offset, uint64_t size_bytes);
     size_t take(const uint8_t *data, size_t size_bytes);
     void begin_section();
     void end_piece();
@@ -47,6 +50,7 @@ class SegmentSink {
     const Parallel parallel_;
     const Watch watch_;
     const bool repair_;
+    const StoredRanges *const lender_;
     Segment segment_;
     std::vector<SegmentRef> segments_;
     PutCounts counts_;

@@ -154,6 +154,28 @@ Digest Store::swap(const StoredRoot &root, Current current, const StorePutOption
     fail(Status::busy, "session '%s': others replace it all the time", root.name.c_str());
 }
 
+// Returns the session whose pages a new virtual file may refer to; nothing: there is none, or it is
+// damaged or of another model. The caller holds the lock of writers.
+std::optional<StoredSession> Store::lender(const State &state,
+                                           const StorePutOptions &options) const {
+    if (options.lender.empty()) {
+        return std::nullopt;
+    }
+    try {
+        StoredSession lender =
+            open(options.lender, options.lender_known, options.save.watch, options.save.parallel);
+        if (lender.snapshot->state().model.model == state.model.model) {
+            return lender;
+        }
+    } catch (const Error &error) {
+        if (error.status() != Status::corrupt && error.status() != Status::version &&
+            error.status() != Status::not_found) {
+            throw;
+        }
+    }
+    return std::nullopt;
+}
+
 // Writes all but the root, which it fills in: what the stored session lacks, or a whole new one.
 StorePut Store::write(const State &state, const Current &current, const StorePutOptions &options,
                       bool whole, StoredRoot &root) const {
@@ -176,11 +198,17 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
         }
     }
 
+    std::optional<StoredSession> lender;
+    SaveOptions save = options.save;
+    if (!old && !whole) {
+        lender = this->lender(state, options);
+        save.lender = lender ? lender->snapshot.get() : nullptr;
+    }
     root.segments = old ? current.root->segments : std::vector<SegmentRef>();
     SegmentSink sink(*backend_, root.end(), options.save.parallel, options.save.watch,
-                     options.repair || whole);
+                     options.repair || whole, lender ? lender->ranges.get() : nullptr);
     StorePut put;
-    put.contents = write_sections(state, old.get(), sequence, sink.sink(), options.save);
+    put.contents = write_sections(state, old.get(), sequence, sink.sink(), save);
     Segment last = sink.finish();
     root.segments.insert(root.segments.end(), sink.segments().begin(), sink.segments().end());
     put.counts = sink.counts();
@@ -190,8 +218,12 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
 }
 
 StorePut Store::put(const State &state, const std::string &name,
-                    const StorePutOptions &options) const {
+                    const StorePutOptions &given) const {
+    StorePutOptions options = given;
     const std::unique_ptr<BackendLock> lock = backend_->lock_to_write(options.save.watch);
+    if (lock == nullptr) {
+        options.lender.clear(); // each payload must be put, for a collection goes by its age
+    }
     Current current = this->current(name, options.save.watch);
     check_expected(current, options);
     StoredRoot root;
@@ -202,7 +234,8 @@ StorePut Store::put(const State &state, const std::string &name,
     } catch (const Error &error) {
         // Some of what is stored is lost, and this session has all of it; or it may be overwritten.
         const bool unknown = error.status() == Status::version && options.overwrite;
-        if ((error.status() != Status::corrupt && !unknown) || options.repair || !current.root) {
+        if ((error.status() != Status::corrupt && !unknown) || options.repair ||
+            (!current.root && options.lender.empty())) {
             throw;
         }
         put = write(state, current, options, true, root);

@@ -33,6 +33,10 @@ struct StorePutOptions {
     // Where the last put put the mark of what it was about to swap in, if it ended in an error: the
     // answer may have been lost. Null: nowhere. A root of this mark is expected as well.
     std::optional<Digest> *attempted = nullptr;
+    // The name of a stored session that may begin with the same tokens, and what its put or open
+    // returned; "": none. What a new virtual file has in common with it, is not written again.
+    std::string lender = {};
+    std::shared_ptr<const Contents> lender_known = {};
     bool overwrite = false; // whatever is expected
     bool repair = false;    // write all of the session, and payloads that are lost again
 };
@@ -101,6 +105,7 @@ class Store {
   private:
     struct Current;
     Current current(const std::string &name, const Watch &watch) const;
+    std::optional<StoredSession> lender(const State &state, const StorePutOptions &options) const;
     void check_expected(const Current &current, const StorePutOptions &options) const;
     StorePut write(const State &state, const Current &current, const StorePutOptions &options,
                    bool whole, StoredRoot &root) const;

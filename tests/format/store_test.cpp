@@ -132,6 +132,90 @@ TEST_CASE("store: sessions that were computed apart hold a common prompt once") 
     CHECK(memory.backend->bytes() < one + (test::kSanitized ? 100 : 1000) * 60000);
 }
 
+// Puts with a lender, and what the backend is asked for meanwhile.
+struct LentPut {
+    StorePut put;
+    size_t puts = 0; // of objects
+};
+LentPut put_lent(MemoryStore &memory, const State &state, const std::string &name,
+                 const std::string &lender, const SaveOptions &save = {}) {
+    LentPut result;
+    memory.backend->meanwhile([&](const char *call, const std::string &key) {
+        result.puts += std::string(call) == "put" && key.rfind(kObjectPrefix, 0) == 0 ? 1 : 0;
+    });
+    StorePutOptions options;
+    options.save = save;
+    options.lender = lender;
+    result.put = memory.store.put(state, name, options);
+    memory.backend->meanwhile({});
+    return result;
+}
+
+TEST_CASE("store: what a lender has is referred to, and what sessions part in is held once") {
+    // 29 pages of 32 positions in common, 22 slots of the next, and 40 tokens of one's own.
+    constexpr uint64_t kCommon = 950, kEnd = 990, kOwn = kEnd - kCommon;
+    for (const Codec codec : {Codec::raw, Codec::zstd}) {
+        const SaveOptions save{.codec = codec};
+        MemoryStore memory;
+        Shape shape = large_pages(kEnd, 2, kCommon);
+        shape.window = 0;
+        const uint64_t position_bytes = page_stored_bytes(sample_state(shape), 0, 1) +
+                                        page_stored_bytes(sample_state(shape), 1, 1);
+        memory.put(sample_state(shape), "2", save);
+        for (uint64_t seed = 3; seed < 8; ++seed) {
+            CAPTURE(seed);
+            shape.seed = seed;
+            const State state = sample_state(shape);
+            const LentPut lent =
+                put_lent(memory, state, std::to_string(seed), std::to_string(seed - 1), save);
+            // In each group two runs of one's own, and first the one up to where they part; the
+            // segment. Runs that a codec would not make smaller are looked up one by one.
+            const size_t puts = seed == 3 ? 7 : 5;
+            CHECK((codec == Codec::raw ? lent.puts == puts : lent.puts >= puts));
+            CHECK(lent.put.counts.shared > position_bytes * (kCommon - 22) / 2);
+            const uint64_t parted = seed == 3 ? kCommon % 32 : 0; // the first one writes it
+            CHECK(lent.put.counts.written < position_bytes * (kOwn + parted) + 30000);
+            check_same(state, memory.get(std::to_string(seed)));
+            // Nothing of the lender's own is in it: it is no longer than alone.
+            CHECK(exported(memory.store, std::to_string(seed)).size() <
+                  saved(state, save).size() + 2000);
+        }
+    }
+}
+
+TEST_CASE("store: a lender that lacks something, or is another model's, costs time alone") {
+    Shape shape = large_pages(300, 2, 250);
+    shape.window = 0;
+    const State state = sample_state(large_pages(300, 3, 250));
+    {
+        MemoryStore memory;
+        memory.put(sample_state(shape), "lender");
+        for (const std::string &key : keys_of(*memory.backend, kObjectPrefix)) {
+            CAPTURE(key);
+            MemoryStore less;
+            less.put(sample_state(shape), "lender");
+            less.backend->remove(key, {});
+            put_lent(less, state, "s", "lender");
+            check_same(state, less.get("s"));
+            CHECK(exported(less.store, "s").size() > 0);
+        }
+    }
+    MemoryStore memory;
+    State other = sample_state(shape);
+    other.model.model.bytes[0] ^= 1;
+    other.digest = state_digest(other);
+    memory.put(other, "other");
+    const size_t all = put_lent(memory, state, "s", "").puts;
+    REQUIRE(all > 10);
+    CHECK(put_lent(memory, state, "t", "none").puts == all);
+    CHECK(put_lent(memory, state, "u", "other").puts == all);
+    check_same(state, memory.get("u"));
+    // Where ages decide what is removed, each payload is put again.
+    MemoryStore ages{std::make_shared<MemoryBackend>(false)};
+    ages.put(sample_state(shape), "lender");
+    CHECK(put_lent(ages, state, "s", "lender").puts == all);
+}
+
 TEST_CASE("store: over 200 turns a put writes at most 1.1 times the turn's keys and values") {
     constexpr uint64_t kTurn = 100;
     const uint64_t turns = (test::kSanitized ? 40 : 200);
