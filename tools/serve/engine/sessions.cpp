@@ -15,16 +15,33 @@ std::string digest_of(const stasis_session *session) {
     return command::hex(digest);
 }
 
+namespace {
+
+uint64_t bytes_of(const stasis_session *session) {
+    auto info = command::sized<stasis_session_info>();
+    stasis_error error{};
+    require(stasis_session_get_info(session, &info, &error), error);
+    return info.kv_bytes;
+}
+
+command::Session fork_of(const stasis_session *session) {
+    stasis_session *copy = nullptr;
+    stasis_error error{};
+    require(stasis_session_fork(session, &copy, &error), error);
+    return command::Session(copy);
+}
+
+} // namespace
+
 Sessions::Sessions(Store store, size_t live_max, uint64_t live_bytes_max)
     : store_(std::move(store)), live_max_(live_max), live_bytes_max_(live_bytes_max) {}
 
 // With the lock held.
 void Sessions::forget(std::list<Live>::iterator live) {
     const std::string tenant = live->key.substr(0, live->key.rfind('/') + 1);
-    const std::string id = live->key.substr(tenant.size());
-    if (!store_) { // its names name nothing any more
+    if (live->key == tenant + live->id) { // its names name nothing here any more
         std::erase_if(names_, [&](const auto &name) {
-            return name.second == id && name.first.starts_with(tenant);
+            return name.second.id == live->id && name.first.starts_with(tenant);
         });
     }
     live_bytes_ -= live->bytes;
@@ -47,10 +64,7 @@ command::Session Sessions::fork_live(const ServedModel &model, const std::string
         return nullptr;
     }
     live_.splice(live_.begin(), live_, found->second);
-    stasis_session *copy = nullptr;
-    stasis_error error{};
-    require(stasis_session_fork(found->second->session.get(), &copy, &error), error);
-    return command::Session(copy);
+    return fork_of(found->second->session.get());
 }
 
 // Null: there is none, or it is another model's.
@@ -88,6 +102,22 @@ command::Session Sessions::take(const ServedModel &model, const std::string &ten
     return session;
 }
 
+// A copy of one in memory by a further name.
+std::optional<Sessions::Found>
+Sessions::take_live(const ServedModel &model, const std::string &tenant, const std::string &name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto named = names_.find(key(tenant, name));
+    const auto found =
+        by_key_.find(named == names_.end() ? key(tenant, name) : key(tenant, named->second.id));
+    if (found == by_key_.end() || found->second->model != &model) {
+        return std::nullopt;
+    }
+    live_.splice(live_.begin(), live_, found->second);
+    const Live &live = *found->second;
+    return Found{fork_of((named == names_.end() ? live.session : named->second.session).get()),
+                 live.id};
+}
+
 std::optional<Sessions::Found> Sessions::find(const ServedModel &model, const std::string &tenant,
                                               const std::string &id) {
     if (id.size() != 2 * sizeof(stasis_digest)) {
@@ -99,25 +129,37 @@ std::optional<Sessions::Found> Sessions::find(const ServedModel &model, const st
 
 std::optional<Sessions::Found>
 Sessions::take_named(const ServedModel &model, const std::string &tenant, const std::string &name) {
-    if (!store_) {
-        std::string id;
-        {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            const auto found = names_.find(key(tenant, name));
-            if (found == names_.end()) {
-                return std::nullopt;
-            }
-            id = found->second;
-        }
-        command::Session session = fork_live(model, key(tenant, id));
-        return session ? std::optional(Found{std::move(session), id}) : std::nullopt;
+    std::optional<Found> found = take_live(model, tenant, name);
+    if (found) {
+        return found;
     }
     command::Session session = get(model, tenant, name);
     if (!session) {
         return std::nullopt;
     }
     const std::string id = digest_of(session.get());
+    Live got{key(tenant, name), id, &model, fork_of(session.get()), bytes_of(session.get())};
+    const std::lock_guard<std::mutex> keeping(this->keeping(key(tenant, id)));
+    if (stored_id(got.key) == id) { // not removed meanwhile
+        const std::lock_guard<std::mutex> lock(mutex_);
+        hold(std::move(got));
+    }
     return Found{std::move(session), id};
+}
+
+// With the lock held: has it in memory, and drops what is too much.
+void Sessions::hold(Live session) {
+    const auto known = by_key_.find(session.key);
+    if (known != by_key_.end()) { // its names stay
+        live_bytes_ -= known->second->bytes;
+        live_.erase(known->second);
+    }
+    live_bytes_ += session.bytes;
+    live_.push_front(std::move(session));
+    by_key_[live_.front().key] = live_.begin();
+    while (live_.size() > live_max_ || live_bytes_ > live_bytes_max_) {
+        forget(std::prev(live_.end()));
+    }
 }
 
 // The session before is the beginning of this one, so that only what follows is written.
@@ -137,9 +179,7 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
                            const std::vector<std::string> &names) {
     const std::string id = digest_of(session.get());
     const std::string own = key(tenant, id);
-    auto info = command::sized<stasis_session_info>();
-    stasis_error failure{};
-    require(stasis_session_get_info(session.get(), &info, &failure), failure);
+    const uint64_t bytes = bytes_of(session.get());
     const std::lock_guard<std::mutex> keeping(this->keeping(own));
     if (const command::Session kept = take(model, tenant, id)) {
         merge_data(kept.get(), session.get());
@@ -165,20 +205,11 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     ++puts_;
-    const auto known = by_key_.find(own);
-    if (known != by_key_.end()) { // its names stay
-        live_bytes_ -= known->second->bytes;
-        live_.erase(known->second);
-    }
-    live_.push_front({own, &model, std::move(session), info.kv_bytes});
-    by_key_[own] = live_.begin();
-    live_bytes_ += info.kv_bytes;
-    while (live_.size() > live_max_ || live_bytes_ > live_bytes_max_) {
-        forget(std::prev(live_.end()));
-    }
+    const std::shared_ptr<stasis_session> kept = std::move(session);
+    hold({own, id, &model, kept, bytes});
     for (const std::string &name : names) {
-        if (!store_ && by_key_.count(own) != 0) {
-            names_[key(tenant, name)] = id;
+        if (by_key_.count(own) != 0) {
+            names_[key(tenant, name)] = {id, kept};
         }
     }
     return id;
@@ -192,16 +223,35 @@ void Sessions::add_names(const std::string &tenant, const std::string &id,
             stasis_error error{};
             const stasis_status status = stasis_store_fork(
                 store_.get(), key(tenant, id).c_str(), key(tenant, name).c_str(), nullptr, &error);
-            if (status != STASIS_CONFLICT && status != STASIS_NOT_FOUND) {
-                require(status, error);
+            if (status != STASIS_OK) {
+                if (status != STASIS_CONFLICT && status != STASIS_NOT_FOUND) {
+                    require(status, error);
+                }
+                continue;
             }
-            continue;
         }
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (by_key_.count(key(tenant, id)) != 0) {
-            names_.try_emplace(key(tenant, name), id);
+        const auto found = by_key_.find(key(tenant, id));
+        if (found != by_key_.end()) {
+            names_.try_emplace(key(tenant, name), Named{id, found->second->session});
         }
     }
+}
+
+// Returns the digest of what is stored there, without its pages; "": nothing is.
+std::string Sessions::stored_id(const std::string &key) {
+    stasis_snapshot *opened = nullptr;
+    stasis_error error{};
+    const stasis_status status =
+        stasis_store_snapshot(store_.get(), key.c_str(), nullptr, &opened, &error);
+    if (status == STASIS_NOT_FOUND) {
+        return "";
+    }
+    require(status, error);
+    const command::Snapshot snapshot(opened);
+    auto info = command::sized<stasis_snapshot_info>();
+    require(stasis_snapshot_get_info(snapshot.get(), &info, &error), error);
+    return command::hex(info.digest);
 }
 
 // Returns whether it was there.
@@ -214,22 +264,24 @@ bool Sessions::remove_name(const std::string &key) {
     return status == STASIS_OK;
 }
 
-bool Sessions::remove(const ServedModel &model, const std::string &tenant, const std::string &id,
+bool Sessions::remove(const std::string &tenant, const std::string &id,
                       const std::vector<std::string> &names) {
     const std::string own = key(tenant, id);
     const std::lock_guard<std::mutex> keeping(this->keeping(own));
     for (const std::string &name : names) {
-        const std::optional<Found> named = store_ ? take_named(model, tenant, name) : std::nullopt;
-        if (named && named->id == id) { // else it names another session by now
+        // Else it names another session by now.
+        if (store_ && stored_id(key(tenant, name)) == id) {
             remove_name(key(tenant, name));
         }
     }
     bool found = store_ && remove_name(own);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = by_key_.find(own);
-    if (known != by_key_.end()) {
-        forget(known->second);
-        found = true;
+    for (auto each = live_.begin(); each != live_.end();) {
+        const auto live = each++;
+        if (live->id == id && live->key.starts_with(tenant + "/")) {
+            forget(live);
+            found = true;
+        }
     }
     return found;
 }

@@ -5,6 +5,7 @@
 
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -43,7 +44,7 @@ class Sessions {
     void add_names(const std::string &tenant, const std::string &id,
                    const std::vector<std::string> &names);
     // Removes it, with those of the names that name it. False: there is none.
-    bool remove(const ServedModel &model, const std::string &tenant, const std::string &id,
+    bool remove(const std::string &tenant, const std::string &id,
                 const std::vector<std::string> &names);
 
     // Drops the session in memory that was used least recently; false: there is none.
@@ -54,10 +55,16 @@ class Sessions {
 
   private:
     struct Live {
-        std::string key; // of the tenant and id
+        std::string key; // of the tenant and the id, or a further name by which it was got
+        std::string id;
         const ServedModel *model;
-        command::Session session;
+        std::shared_ptr<stasis_session> session;
         uint64_t bytes; // of its keys and values
+    };
+    // What a further name names: the session as it was then, whatever data it was given later.
+    struct Named {
+        std::string id; // in memory
+        std::shared_ptr<stasis_session> session;
     };
 
     std::string key(const std::string &tenant, const std::string &id) const;
@@ -69,6 +76,10 @@ class Sessions {
     std::mutex &keeping(const std::string &key);
     bool remove_name(const std::string &key);
     void forget(std::list<Live>::iterator live);
+    std::optional<Found> take_live(const ServedModel &model, const std::string &tenant,
+                                   const std::string &name);
+    std::string stored_id(const std::string &key);
+    void hold(Live session);
     void put(stasis_session *session, const std::string &key, const std::string &before);
 
     const Store store_;
@@ -79,7 +90,9 @@ class Sessions {
     std::mutex keeping_[64]; // by key: who keeps, names or removes one state, one after the other
     std::list<Live> live_;   // the last used first
     std::map<std::string, std::list<Live>::iterator> by_key_;
-    std::map<std::string, std::string> names_; // without a store: what further names name
+    // Further names of sessions in memory. Without a store these are all; with one they keep a long
+    // prompt from being read for each request that begins with it.
+    std::map<std::string, Named> names_;
     uint64_t puts_ = 0;
 };
 

@@ -42,8 +42,7 @@ void reply_removed(Engine &engine, const Call &call, const std::string &prefix,
     // Under its digest it has all names that it was given, under each name those of that time.
     const auto own = engine.sessions().find(*wanted.model, call.tenant, wanted.id);
     const stasis_session *const newest = own ? own->session.get() : wanted.session.get();
-    engine.sessions().remove(*wanted.model, call.tenant, wanted.id,
-                             lines_of(data_of(newest, kNamesData)));
+    engine.sessions().remove(call.tenant, wanted.id, lines_of(data_of(newest, kNamesData)));
     call.reply({{"id", call.parts[2]}, {"object", object}, {"deleted", true}});
 }
 
