@@ -47,7 +47,7 @@ void Generation::find_previous() {
     }
     first_ = std::move(found->session);
     before_ = found->id;
-    const std::string stored = data_of(first_.get(), kConversationData);
+    const std::string stored = object_text(first_.get(), kConversationData);
     if (stored.empty()) {
         throw api::Refused{400, "invalid_request_error",
                            "'" + request_.previous + "' is not a conversation",

@@ -210,10 +210,9 @@ void Generation::store(Choice &choice, const api::Outcome &outcome) {
             bare.thoughts.clear();
             names.push_back(turn_name(api::with_reply(request_.conversation, bare)));
         }
-        set_data(session, kConversationData,
-                 conversation.dump(-1, ' ', false, api::Json::error_handler_t::replace));
+        set_object(session, kConversationData, conversation);
     } else { // what the session that it goes on from had
-        clear_data(session, kConversationData);
+        clear_object(session, kConversationData);
     }
     if (request_.dialect == api::Dialect::responses) { // also of a stream, asked for as a whole
         names.push_back(kRequestName + start_.id);
@@ -223,9 +222,9 @@ void Generation::store(Choice &choice, const api::Outcome &outcome) {
         writer->begin(start_);
         api::Json body = api::Json::parse(writer->end(0, choice.reply, outcome));
         body["id"] = api::response_id(request_, start_, outcome);
-        set_data(session, kResponseData, body.dump());
+        set_object(session, kResponseData, body);
     } else {
-        clear_data(session, kResponseData);
+        clear_object(session, kResponseData);
     }
     std::string all;
     for (const auto *list : {&names, &beginnings_}) {

@@ -39,6 +39,134 @@ void clear_data(stasis_session *session, const char *name) {
     }
 }
 
+namespace {
+
+constexpr size_t kPieceMin = 4096; // from which on a store has a value as an object of its own
+constexpr size_t kPieces = 128;    // of a long text, about
+
+std::string piece_name(const std::string &name, size_t index) {
+    const std::string digits = std::to_string(index);
+    return name + "." + std::string(3 - std::min<size_t>(digits.size(), 3), '0') + digits;
+}
+
+std::vector<std::string> pieces_of(const stasis_session *session, const std::string &name) {
+    std::vector<std::string> pieces;
+    for (;;) {
+        std::string piece = data_of(session, piece_name(name, pieces.size()).c_str());
+        if (piece.empty()) {
+            return pieces;
+        }
+        pieces.push_back(std::move(piece));
+    }
+}
+
+std::string text_of(const api::Json &value) {
+    return value.dump(-1, ' ', false, api::Json::error_handler_t::replace);
+}
+
+// Returns the object's text, cut before each member and each element of one that is a list.
+std::vector<std::string> cut(const api::Json &object) {
+    std::vector<std::string> parts;
+    std::string lead = "{";
+    for (const auto &[name, value] : object.items()) {
+        const std::string key = lead + text_of(name) + ":";
+        lead = ",";
+        if (!value.is_array() || value.empty()) {
+            parts.push_back(key + text_of(value));
+            continue;
+        }
+        std::string before = key + "[";
+        for (const api::Json &element : value) {
+            parts.push_back(before + text_of(element));
+            before = ",";
+        }
+        parts.emplace_back("]");
+    }
+    parts.emplace_back(object.empty() ? "{}" : "}");
+    return parts;
+}
+
+// Joins the parts to pieces after those that there are, which have the first `at` bytes. A piece
+// ends before the end of a list, where the next turn goes on.
+void join(const std::vector<std::string> &parts, size_t at, size_t least,
+          std::vector<std::string> &pieces) {
+    std::string piece;
+    const auto end_piece = [&] {
+        if (!piece.empty()) {
+            pieces.push_back(std::move(piece));
+            piece.clear();
+        }
+    };
+    for (const std::string &part : parts) {
+        const size_t skipped = std::min(at, part.size());
+        at -= skipped;
+        if (part.size() - skipped >= least || part == "]") {
+            end_piece();
+        }
+        piece += part.substr(skipped);
+        if (piece.size() >= least) {
+            end_piece();
+        }
+    }
+    end_piece();
+}
+
+} // namespace
+
+std::string object_text(const stasis_session *session, const char *name) {
+    std::string text;
+    for (const std::string &piece : pieces_of(session, name)) {
+        text += piece;
+    }
+    return text.empty() ? data_of(session, name) : text; // as it was kept before there were pieces
+}
+
+void set_object(stasis_session *session, const char *name, const api::Json &object) {
+    const std::vector<std::string> parts = cut(object);
+    std::string text;
+    for (const std::string &part : parts) {
+        text += part;
+    }
+    const std::vector<std::string> had = pieces_of(session, name);
+    const size_t least = std::max(kPieceMin, text.size() / kPieces);
+    std::vector<std::string> pieces;
+    size_t at = 0;
+    for (const std::string &piece : had) {
+        if (text.compare(at, piece.size(), piece) != 0) {
+            break;
+        }
+        at += piece.size();
+        pieces.push_back(piece);
+    }
+    // Short ones become one with what follows when that is as long: so they are few, and each byte
+    // is written again once for each power of two of its turns.
+    while (!pieces.empty() && pieces.back().size() < kPieceMin &&
+           pieces.back().size() <= text.size() - at) {
+        at -= pieces.back().size();
+        pieces.pop_back();
+    }
+    if (pieces.size() > 2 * kPieces) {
+        pieces.clear();
+        at = 0;
+    }
+    const size_t kept = pieces.size();
+    join(parts, at, least, pieces);
+    for (size_t i = kept; i < pieces.size(); ++i) {
+        set_data(session, piece_name(name, i).c_str(), pieces[i]);
+    }
+    for (size_t i = pieces.size(); i < had.size(); ++i) {
+        clear_data(session, piece_name(name, i).c_str());
+    }
+    clear_data(session, name);
+}
+
+void clear_object(stasis_session *session, const char *name) {
+    for (size_t i = pieces_of(session, name).size(); i-- > 0;) {
+        clear_data(session, piece_name(name, i).c_str());
+    }
+    clear_data(session, name);
+}
+
 std::vector<std::string> lines_of(const std::string &text) {
     std::vector<std::string> lines;
     for (size_t at = 0; at < text.size();) {
@@ -51,9 +179,9 @@ std::vector<std::string> lines_of(const std::string &text) {
 
 void merge_data(const stasis_session *from, stasis_session *to) {
     for (const char *name : {kConversationData, kResponseData}) {
-        const std::string bytes = data_of(from, name);
-        if (!bytes.empty() && data_of(to, name).empty()) {
-            set_data(to, name, bytes);
+        const std::string text = object_text(from, name);
+        if (!text.empty() && object_text(to, name).empty()) {
+            set_object(to, name, api::Json::parse(text));
         }
     }
     std::string names = data_of(to, kNamesData);
@@ -67,10 +195,9 @@ void merge_data(const stasis_session *from, stasis_session *to) {
 }
 
 void check_data(stasis_session *session) {
-    for (const char *name : {kResponseData, kNamesData}) {
-        clear_data(session, name);
-    }
-    const std::string text = data_of(session, kConversationData);
+    clear_object(session, kResponseData);
+    clear_data(session, kNamesData);
+    const std::string text = object_text(session, kConversationData);
     if (text.empty()) {
         return;
     }

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "abi/stasis.h"
+#include "tools/serve/api/request.h"
 
 namespace serve {
 
 inline constexpr char kOneTenant[] = "all"; // of a server without keys
 
-// Names of data (stasis_data.h).
-inline constexpr char kConversationData[] = "serve.conversation"; // JSON, the reply included
+// Names of data (stasis_data.h). The first two are those of objects, see below.
+inline constexpr char kConversationData[] = "serve.conversation"; // the reply included
 inline constexpr char kResponseData[] = "serve.response"; // the body that the client was sent
-
 inline constexpr char kNamesData[] = "serve.names"; // further names that it was given, a line each
 
 // Returns the bytes under a name, or "".
@@ -22,6 +22,13 @@ std::string data_of(const stasis_session *session, const char *name);
 // Throws api::Refused.
 void set_data(stasis_session *session, const char *name, const std::string &bytes);
 void clear_data(stasis_session *session, const char *name); // which may not be there
+
+// The same for JSON objects, which are kept in pieces, NAME.000, NAME.001 and so on: what a turn
+// adds to a conversation becomes new pieces, so that what was said before is not stored again, and
+// what is long is a piece of its own, which a store holds once for all sessions that have it.
+std::string object_text(const stasis_session *session, const char *name); // "": there is none
+void set_object(stasis_session *session, const char *name, const api::Json &object);
+void clear_object(stasis_session *session, const char *name);
 // Gives a session what another one of the same state has and it lacks; names are joined.
 void merge_data(const stasis_session *from, stasis_session *to);
 // Keeps of a file's data a conversation, if it is one that this server could have written, and

@@ -54,7 +54,7 @@ void answer_response(Engine &engine, const Call &call) {
     const Wanted wanted = find(engine, call, "resp_");
     const bool items = call.parts.size() == 4;
     const std::string stored =
-        data_of(wanted.session.get(), items ? kConversationData : kResponseData);
+        object_text(wanted.session.get(), items ? kConversationData : kResponseData);
     if (stored.empty()) {
         throw api::Refused{404, "not_found", "'" + call.parts[2] + "' is no response", ""};
     }
@@ -78,7 +78,7 @@ api::Json described(const Wanted &wanted) {
                       {"model", wanted.model->name()},
                       {"position", info.position},
                       {"kv_bytes", info.kv_bytes}};
-    const std::string conversation = data_of(wanted.session.get(), kConversationData);
+    const std::string conversation = object_text(wanted.session.get(), kConversationData);
     if (!conversation.empty()) {
         body["conversation"] = api::Json::parse(conversation);
     }
@@ -198,9 +198,10 @@ void rewind(Engine &engine, const Call &call, stasis_cancel *cancel) {
     require(stasis_session_rewind(wanted.session.get(), body["position"].get<uint64_t>(),
                                   STASIS_REWIND_RECOMPUTE, &options, &error),
             error);
-    for (const char *name : {kConversationData, kResponseData, kNamesData}) { // of what is no more
-        clear_data(wanted.session.get(), name);
+    for (const char *name : {kConversationData, kResponseData}) { // of what is no more
+        clear_object(wanted.session.get(), name);
     }
+    clear_data(wanted.session.get(), kNamesData);
     const std::string id = engine.sessions().keep(*wanted.model, call.tenant,
                                                   std::move(wanted.session), wanted.id, {});
     call.reply({{"id", id}, {"object", "session"}, {"position", body["position"]}});
