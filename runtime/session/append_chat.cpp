@@ -3,72 +3,13 @@
 #include <algorithm>
 
 #include "runtime/host/utf8.h"
+#include "runtime/session/chat_layout.h"
 #include "runtime/session/session.h"
 #include "runtime/text/chat_input.h"
 
 namespace stasis {
 
 namespace {
-
-// Put inside markers of special tokens that a message contains, so that they stay text. A
-// private-use character, of which the template knows nothing.
-constexpr std::string_view kGuard = "\U000F0000";
-
-jinja::Value guarded(const jinja::Value &value, const Tokenizer &tokenizer) {
-    if (const std::string *text = value.text()) {
-        if (text->find(kGuard) != std::string::npos) {
-            fail(Status::invalid_argument,
-                 "the conversation contains the character U+F0000, which is reserved");
-        }
-        return tokenizer.guarded(*text, kGuard);
-    }
-    if (const jinja::ListValue *list = value.list()) {
-        jinja::List items;
-        for (const jinja::Value &item : list->items) {
-            items.push_back(guarded(item, tokenizer));
-        }
-        return jinja::make_list(std::move(items));
-    }
-    if (const jinja::DictValue *dict = value.dict()) {
-        jinja::Dict items;
-        for (const auto &[name, item] : dict->items) {
-            items.emplace_back(name, guarded(item, tokenizer));
-        }
-        return jinja::make_dict(std::move(items));
-    }
-    return value;
-}
-
-ChatInput guarded(ChatInput input, const Tokenizer &tokenizer) {
-    for (jinja::Value &message : input.messages) {
-        message = guarded(message, tokenizer);
-    }
-    for (auto &[name, value] : input.variables) {
-        value = guarded(value, tokenizer);
-    }
-    return input;
-}
-
-// Returns the text cut at each guard, which no marker crosses.
-std::vector<Segment> segments_of(std::string_view text) {
-    std::vector<Segment> segments;
-    while (true) {
-        const size_t at = std::min(text.find(kGuard), text.size());
-        segments.push_back({std::string(text.substr(0, at)), TokenSource::templated, true});
-        if (at == text.size()) {
-            segments.front().start = true;
-            return segments;
-        }
-        text.remove_prefix(at + kGuard.size());
-    }
-}
-
-std::string plain(std::string text) {
-    for (size_t at = 0; (at = text.find(kGuard, at)) != std::string::npos;) {
-        text.erase(at, kGuard.size());
-    }
-    return text;
-}
 
 struct Match {
     uint64_t position = 0; // tokens of the log
@@ -116,43 +57,6 @@ Match matched(const TokenLog &log, std::span<const SourcedToken> tokens,
         ours.erase(0, same);
         theirs.erase(0, same);
     }
-}
-
-// Where the messages lie in a rendering, in bytes without guards.
-struct Layout {
-    std::vector<size_t> ends; // of each message
-    std::string text;
-};
-
-// Finds the ends of the messages after `known` bytes: where the rendering of the messages up to
-// each parts from that of all. Each is rendered with what is before it, which takes 3 to 7 s for
-// 2000 messages at once, and milliseconds for a turn that follows them.
-Layout lay_out(const ChatTemplate &chat, const ChatInput &input, std::string text, bool reply,
-               size_t known, const Watch &watch) {
-    Layout layout{{}, plain(std::move(text))};
-    const size_t count = input.messages.size();
-    layout.ends.assign(count, 0);
-    size_t limit = layout.text.size();
-    for (size_t i = count; i-- > 0 && limit > known;) {
-        size_t end = limit;
-        watch.look(0, 0);
-        if (i + 1 < count || reply) {
-            try {
-                const std::string part = plain(chat.render(input, i + 1, false));
-                end = static_cast<size_t>(
-                    std::mismatch(part.begin(), part.end(), layout.text.begin(), layout.text.end())
-                        .first -
-                    part.begin());
-            } catch (const Error &error) { // a beginning that the template refuses
-                if (error.status() == Status::no_memory) {
-                    throw;
-                }
-                end = known;
-            }
-        }
-        limit = layout.ends[i] = std::min(end, limit);
-    }
-    return layout;
 }
 
 const std::string *text_member(const jinja::Value &message, std::string_view name) {
@@ -207,9 +111,15 @@ class EntryWriter {
         }
         const std::string *text = text_member(input_.messages[message_], "content");
         const std::string bare =
-            text != nullptr ? std::string(jinja::strip(plain(*text), true, true)) : "";
-        const size_t at = bare.empty() ? std::string::npos : layout_.text.find(bare, from);
-        if (at != std::string::npos && at < layout_.ends[message_]) {
+            text != nullptr ? std::string(jinja::strip(without_guards(*text), true, true)) : "";
+        if (bare.empty()) {
+            return;
+        }
+        // It begins before the message's end.
+        const std::string_view within = layout_.text;
+        const size_t at =
+            within.substr(0, layout_.ends[message_] + bare.size() - 1).find(bare, from);
+        if (at != std::string::npos) {
             content_ = at;
             content_end_ = at + bare.size();
         }
@@ -293,12 +203,11 @@ std::vector<TokenEntry> Session::chat_entries(const ChatInput &given, bool reply
     // Some vocabularies put a blank before a text.
     const Tokenizer &tokenizer = *model_->tokenizer;
     const std::span<const SourcedToken> all(rendered.tokens), added = all.subspan(rendered.matched);
-    const size_t bytes = bytes_of(tokenizer, all), spelled = plain(rendered.text).size();
+    const size_t bytes = bytes_of(tokenizer, all), spelled = without_guards(rendered.text).size();
     const size_t lead = bytes > spelled ? bytes - spelled : 0;
     size_t at = bytes_of(tokenizer, all.first(rendered.matched));
     at -= std::min(at, lead);
-    const Layout layout =
-        lay_out(own_chat(), rendered.input, std::move(rendered.text), reply, at, watch);
+    const Layout layout = lay_out(own_chat(), rendered.input, rendered.text, reply, at, watch);
     EntryWriter writer(layout, rendered.input, at);
     std::vector<TokenEntry> entries;
     entries.reserve(added.size());

@@ -287,16 +287,12 @@ ChatTemplate ChatTemplate::named(std::string_view name, std::string_view bos_tex
     return out;
 }
 
-std::string ChatTemplate::render(const ChatInput &input, size_t count,
-                                 bool generation_prompt) const {
+// What transformers passes.
+jinja::Dict ChatTemplate::variables(const ChatInput &input, bool generation_prompt) const {
     if (parts_->own == nullptr) {
         fail(Status::unsupported, "%s", parts_->own_problem.c_str());
     }
-    // What transformers passes. The limit grows with the conversation, at which some templates look
-    // many times.
-    const auto messages = input.messages.begin();
     jinja::Dict variables = input.variables;
-    variables.emplace_back("messages", jinja::make_list({messages, messages + ptrdiff_t(count)}));
     variables.emplace_back("add_generation_prompt",
                            jinja::Value(jinja::Value::Data(generation_prompt)));
     for (const auto &[name, text] :
@@ -305,12 +301,45 @@ std::string ChatTemplate::render(const ChatInput &input, size_t count,
             variables.emplace_back(name, *text);
         }
     }
-    jinja::Budget budget{10'000'000 + 1000 * input.size_bytes, false};
+    return variables;
+}
+
+namespace {
+
+// The limit grows with the conversation, at which some templates look many times.
+jinja::Budget budget_for(const ChatInput &input) {
+    return {10'000'000 + 1000 * input.size_bytes, false};
+}
+
+[[noreturn]] void refused_by(const jinja::Refusal &refusal) {
+    fail(Status::invalid_argument, "the chat template refuses the conversation: %s",
+         refusal.what());
+}
+
+} // namespace
+
+std::string ChatTemplate::render(const ChatInput &input, size_t count,
+                                 bool generation_prompt) const {
+    jinja::Dict all = variables(input, generation_prompt);
+    const auto messages = input.messages.begin();
+    all.emplace_back("messages", jinja::make_list({messages, messages + ptrdiff_t(count)}));
+    jinja::Budget budget = budget_for(input);
     try {
-        return parts_->own->render(variables, input.date ? input.date : parts_->date, budget);
+        return parts_->own->render(all, input.date ? input.date : parts_->date, budget);
     } catch (const jinja::Refusal &refusal) {
-        fail(Status::invalid_argument, "the chat template refuses the conversation: %s",
-             refusal.what());
+        refused_by(refusal);
+    }
+}
+
+void ChatTemplate::render_beginnings(const ChatInput &input,
+                                     const jinja::TakeBeginning &take) const {
+    const jinja::Dict all = variables(input, false);
+    jinja::Budget budget = budget_for(input);
+    try {
+        parts_->own->render_beginnings(all, input.messages, input.date ? input.date : parts_->date,
+                                       budget, take);
+    } catch (const jinja::Refusal &refusal) {
+        refused_by(refusal);
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include "format/state/state.h"
 #include "runtime/text/chat_input.h"
+#include "runtime/text/jinja/jinja.h"
 #include "runtime/text/reply.h"
 #include "runtime/text/tokenizer.h"
 
@@ -76,11 +77,17 @@ class ChatTemplate {
     // there is none or it needs what the interpreter lacks, and Error(invalid_argument) if it
     // refuses the conversation.
     std::string render(const ChatInput &input, size_t count, bool generation_prompt) const;
+    // Reports renderings of beginnings of a conversation without a generation prompt, each as
+    // `render` gives it, of fewer messages first (jinja::Template::render_beginnings); not all of
+    // them have to be reported. Throws what `take` throws, and as `render` does for all messages.
+    void render_beginnings(const ChatInput &input, const jinja::TakeBeginning &take) const;
     // How replies of the model's own template are written.
     const ReplyFormat &replies() const;
 
   private:
     struct Parts;
+    // The variables of a rendering but for the messages.
+    jinja::Dict variables(const ChatInput &input, bool generation_prompt) const;
     std::shared_ptr<const Parts> parts_;
 };
 

@@ -56,6 +56,7 @@ RECIPES = {
          "runtime/model/family/qwen3_5", "runtime/model/weights_", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
          "tests/cpp/", "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",
+         "tests/runtime/chat_layout_test",
          "tests/runtime/embed",
          "bindings/",
          "tests/runtime/gguf_refusal_test", "tests/runtime/golden_",

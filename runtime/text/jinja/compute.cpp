@@ -140,12 +140,17 @@ Value Evaluator::unary(const Node &node) {
 
 Value Evaluator::binary(const Node &node) {
     const std::string &op = node.text;
+    OpenList *const measured = compared_length(node);
+    const size_t horizon = measured != nullptr ? measured->horizon() : 0;
     const Value left = eval(*node.children[0]);
     // These evaluate the right operand only if it is needed.
     if (op == "and" || op == "or") {
         return truthy(left) == (op == "or") ? left : eval(*node.children[1]);
     }
     const Value right = eval(*node.children[1]);
+    if (measured != nullptr) {
+        measured->compared(static_cast<size_t>(right.as<int64_t>()), horizon);
+    }
     // Operators on any values, then on texts and lists.
     if (op == "==" || op == "!=") {
         return {Value::Data(equal(left, right, budget_) == (op == "=="))};

@@ -29,13 +29,14 @@ Evaluator::Evaluator(const Dict &variables, std::optional<std::time_t> date, Bud
 
 Flow Evaluator::run(const std::vector<NodePtr> &body) {
     const Descent descent(*this);
-    for (const NodePtr &node : body) {
-        const Flow flow = statement(*node);
-        if (flow != Flow::next) {
-            return flow;
-        }
+    path_.push_back({&body, 0, depth_});
+    Flow flow = Flow::next;
+    for (size_t i = 0; i < body.size() && flow == Flow::next; ++i) {
+        path_.back().next = i + 1;
+        flow = statement(*body[i]);
     }
-    return Flow::next;
+    path_.pop_back();
+    return flow;
 }
 
 Value Evaluator::lookup(const std::string &name) const {
@@ -113,7 +114,9 @@ Flow Evaluator::branch(const Node &node) {
 std::string Evaluator::captured(const std::vector<NodePtr> &body) {
     std::string outer = std::move(out_);
     out_.clear();
+    ++inside_;
     run(body);
+    --inside_;
     std::swap(outer, out_);
     return outer;
 }
@@ -141,7 +144,12 @@ void Evaluator::assign(const Node &node) {
 }
 
 Flow Evaluator::loop(const Node &node) {
-    List items = elements(eval(*node.children[0]), budget_);
+    const Value iterated = eval(*node.children[0]);
+    const OpenList *open = iterated.open_list();
+    if (open != nullptr && beginnings_ != nullptr && inside_ == 0 && node.children[1] == nullptr) {
+        return open_loop(node, *open);
+    }
+    List items = elements(iterated, budget_);
     // The filter of a loop chooses the items before the first round.
     if (node.children[1] != nullptr) {
         List kept;
@@ -159,20 +167,26 @@ Flow Evaluator::loop(const Node &node) {
         return run(node.other);
     }
     for (size_t i = 0; i < items.size(); ++i) {
-        budget_.spend(8 + 3 * cost(items[i])); // the item, and its copies in the neighbours
-        scopes_.emplace_back();
-        unpack(node, items[i]);
-        set("loop", loop_variable(items, i));
-        const Flow flow = run(node.body);
-        scopes_.pop_back();
-        if (flow == Flow::break_) {
+        if (round(node, items, i) == Flow::break_) {
             break;
         }
     }
     return Flow::next;
 }
 
-Value Evaluator::loop_variable(const List &items, size_t i) {
+Flow Evaluator::round(const Node &node, std::span<const Value> items, size_t i) {
+    budget_.spend(8 + 3 * cost(items[i])); // the item, and its copies in the neighbours
+    scopes_.emplace_back();
+    ++inside_;
+    unpack(node, items[i]);
+    set("loop", loop_variable(items, i));
+    const Flow flow = run(node.body);
+    --inside_;
+    scopes_.pop_back();
+    return flow;
+}
+
+Value Evaluator::loop_variable(std::span<const Value> items, size_t i) {
     const auto number = [](size_t n) { return Value(Value::Data(static_cast<int64_t>(n))); };
     const auto flag = [](bool b) { return Value(Value::Data(b)); };
     Dict loop = {{"index", number(i + 1)},
@@ -191,7 +205,8 @@ Value Evaluator::loop_variable(const List &items, size_t i) {
     return make_dict(std::move(loop));
 }
 
-Template::Template(std::string_view source) : body_(parse(source)) {}
+Template::Template(std::string_view source)
+    : body_(parse(source)), asks_for_lengths_(asks_for_lengths(body_)) {}
 Template::~Template() = default;
 
 std::string Template::render(const Dict &variables, std::optional<std::time_t> date,

@@ -8,6 +8,7 @@
 #include "format/state/error.h"
 #include "runtime/text/jinja/builtins.h"
 #include "runtime/text/jinja/jinja.h"
+#include "runtime/text/jinja/open_list.h"
 
 namespace stasis::jinja {
 
@@ -274,8 +275,14 @@ Value get_item(const Value &object, const Value &index, Budget &budget) {
         fail(Status::unsupported, "chat template: something undefined indexed by %s",
              type_name(index));
     }
-    if ((object.list() == nullptr && object.text() == nullptr) ||
-        !(index.is<int64_t>() || index.is<bool>())) {
+    const bool number = index.is<int64_t>() || index.is<bool>();
+    if (OpenList *open = object.open_list(); open != nullptr && number) {
+        const int64_t at = index.integer("an index");
+        if (at >= 0) {
+            return open->item(static_cast<size_t>(at));
+        }
+    }
+    if ((object.list() == nullptr && object.text() == nullptr) || !number) {
         return {}; // as Jinja: what has no such item gives something undefined
     }
     // A text is indexed by characters, so its elements are made first.
@@ -290,9 +297,14 @@ Value get_item(const Value &object, const Value &index, Budget &budget) {
 
 Value get_slice(const Value &object, const Value &begin, const Value &end, const Value &step,
                 Budget &budget) {
+    const auto absent = [](const Value &v) { return v.is<Undefined>() || v.is<None>(); };
+    if (OpenList *open = object.open_list(); open != nullptr && absent(end) && absent(step) &&
+                                             begin.is<int64_t>() && begin.as<int64_t>() >= 0) {
+        budget.spend(open->size());
+        return open->rest(static_cast<size_t>(begin.as<int64_t>()));
+    }
     const List items = elements(object, budget);
     const auto count = static_cast<int64_t>(items.size());
-    const auto absent = [](const Value &v) { return v.is<Undefined>() || v.is<None>(); };
     const int64_t by = absent(step) ? 1 : step.integer("the step of a slice");
     if (by == 0 || by > count + 1 || by < -count - 1) {
         fail(Status::unsupported, "chat template: a slice with a step of %lld",

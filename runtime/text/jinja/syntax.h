@@ -65,4 +65,8 @@ struct Node {
 
 std::vector<NodePtr> parse(std::string_view source); // throws Error(unsupported)
 
+// Whether statements use a variable "loop" for more than where a loop is, the item before and after
+// and whether there is one (beginnings.cpp).
+bool asks_for_lengths(const std::vector<NodePtr> &body);
+
 } // namespace stasis::jinja

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "format/state/error.h"
+#include "runtime/text/jinja/open_list.h"
 
 namespace stasis::jinja {
 
@@ -48,7 +49,15 @@ const Value *DictValue::find(std::string_view key) const {
 
 const ListValue *Value::list() const {
     const auto *list = std::get_if<std::shared_ptr<const ListValue>>(&data);
-    return list != nullptr ? list->get() : nullptr;
+    if (list == nullptr) {
+        return nullptr;
+    }
+    return (*list)->open != nullptr ? (*list)->open->closed() : list->get();
+}
+
+OpenList *Value::open_list() const {
+    const auto *list = std::get_if<std::shared_ptr<const ListValue>>(&data);
+    return list != nullptr ? (*list)->open.get() : nullptr;
 }
 
 const DictValue *Value::dict() const {
@@ -108,6 +117,10 @@ bool truthy(const Value &value) {
     }
     if (value.is_number()) {
         return value.number() != 0.0;
+    }
+    if (OpenList *open = value.open_list()) {
+        open->seen(std::min<size_t>(open->size(), 1));
+        return open->size() != 0;
     }
     return value.text() == nullptr && value.list() == nullptr && value.dict() == nullptr
                ? true

@@ -33,9 +33,11 @@ struct Undefined {
     ~Undefined() {}
 };
 struct None {};
+class OpenList; // open_list.h
 struct ListValue {
     List items;
-    int depth = 1; // of nested lists and dicts
+    int depth = 1;                            // of nested lists and dicts
+    std::shared_ptr<OpenList> open = nullptr; // if not null, it has the items
 };
 struct DictValue {
     Dict items;
@@ -65,7 +67,8 @@ struct Value {
     template <class T> const T &as() const { return std::get<T>(data); }
 
     const std::string *text() const { return std::get_if<std::string>(&data); }
-    const ListValue *list() const;
+    const ListValue *list() const; // closes an open list
+    OpenList *open_list() const;   // null for every other value
     const DictValue *dict() const;
     // Returns the integer of an int or bool; throws Error(unsupported) naming `what` otherwise.
     int64_t integer(const char *what) const;

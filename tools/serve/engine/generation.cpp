@@ -278,8 +278,8 @@ void Generation::check_size() const {
                                " tokens, and the model's context " + std::to_string(context),
                            "messages"};
     }
-    // Where each message begins in the log takes the square of their number.
-    constexpr size_t kMessages = 4096;
+    // Where each begins in the log takes some templates the square of their number.
+    constexpr size_t kMessages = 10'000;
     if (is_conversation() && request_.conversation.at("messages").size() > kMessages) {
         throw api::Refused{400, "invalid_request_error",
                            "a conversation has at most " + std::to_string(kMessages) + " messages",
