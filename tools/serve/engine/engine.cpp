@@ -1,13 +1,16 @@
 // Admission, and the end; see engine.h.
 #include "tools/serve/engine/engine.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace serve {
 
 namespace {
 
-constexpr size_t kWorkers = 4, kSlowWorkers = 2; // they wait for stores, and for passes
+// Those for replies wait for stores, and are as many as replies where these stand still. Slow ones
+// compute.
+constexpr size_t kWorkers = 4, kWorkersMost = 1024, kSlowWorkers = 2;
 
 } // namespace
 
@@ -16,8 +19,9 @@ Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
     : limits_(limits), models_(std::move(models)),
       sessions_(std::move(store), limits.live_max, limits.live_bytes),
       kept_(sessions_.store(), models_),
-      slow_workers_(std::make_unique<Workers>(kSlowWorkers)),
-      workers_(std::make_unique<Workers>(kWorkers)) {}
+      slow_workers_(std::make_unique<Workers>(kSlowWorkers, kSlowWorkers)),
+      workers_(std::make_unique<Workers>(kWorkers,
+                                         std::min(kWorkers + limits.running_max, kWorkersMost))) {}
 
 ServedModel &Engine::model(const std::string &name) const {
     for (const std::unique_ptr<ServedModel> &model : models_) {

@@ -1,4 +1,5 @@
-// Threads for work that waits: stores, texts, constraints. Must not know what the work is.
+// Threads for work that waits: stores, texts, constraints. Must not know what the work is. Where
+// all of them wait for a store that stands still, others come for work that does not need it.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +13,9 @@ namespace serve {
 
 class Workers {
   public:
-    explicit Workers(size_t threads);
+    // Begins with `threads`, and adds as many again, up to `most`, when work waits and none was
+    // begun for a tenth of a second.
+    Workers(size_t threads, size_t most);
     ~Workers(); // after all work that was given
     Workers(const Workers &) = delete;
     Workers &operator=(const Workers &) = delete;
@@ -23,12 +26,16 @@ class Workers {
 
   private:
     void serve();
+    void watch();
 
     mutable std::mutex mutex_;
-    std::condition_variable changed_;
+    std::condition_variable changed_, came_; // the latter for the watcher
     std::deque<std::function<void()>> waiting_;
     bool closing_ = false;
+    uint64_t begun_ = 0; // work that was taken from the queue
+    const size_t most_;
     std::vector<std::thread> threads_;
+    std::thread watcher_; // adds to `threads_`
 };
 
 } // namespace serve
