@@ -48,6 +48,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void find_session();
     void find_previous();
     void find_kept();
+    std::optional<Sessions::Found> find_named(const std::string &name);
     void find_by_turns();
     void find_by_tokens();
     void write_conversation();
@@ -97,6 +98,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string before_;                  // the id of the session that it goes on from; "": none
     std::vector<stasis_token> prompt_;    // without a conversation: what the session lacks
     std::vector<std::string> beginnings_; // names of the prompt's; none if a session was found
+    bool store_failed_ = false;           // nothing more is looked for in it
     uint64_t prompt_tokens_ = 0;
     api::Start start_;
     std::unique_ptr<api::Writer> writer_;

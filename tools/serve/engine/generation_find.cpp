@@ -12,6 +12,22 @@ std::string Generation::turn_name(const api::Json &conversation) const {
     return "c_" + sha256(model_->identity() + "\n" + conversation.dump());
 }
 
+// Returns a session that spares computing. Where the store fails, all is computed.
+std::optional<Sessions::Found> Generation::find_named(const std::string &name) {
+    if (store_failed_) {
+        return std::nullopt;
+    }
+    try {
+        return engine_.sessions().take_named(*model_, tenant_, name);
+    } catch (const api::Refused &refused) {
+        if (refused.status != 500) {
+            throw;
+        }
+        store_failed_ = true;
+        return std::nullopt;
+    }
+}
+
 // Finds the longest beginning of the conversation, up to a reply, that is kept.
 void Generation::find_by_turns() {
     constexpr int kLookups = 16; // what parts earlier is found by its tokens
@@ -24,8 +40,7 @@ void Generation::find_by_turns() {
         ++lookups;
         api::Json beginning = request_.conversation;
         beginning["messages"] = api::Json(messages.begin(), messages.begin() + count);
-        std::optional<Sessions::Found> found =
-            engine_.sessions().take_named(*model_, tenant_, turn_name(beginning));
+        std::optional<Sessions::Found> found = find_named(turn_name(beginning));
         if (found) {
             first_ = std::move(found->session);
             before_ = found->id;
@@ -105,8 +120,7 @@ void Generation::find_by_tokens() {
         is_conversation() ? lacking_tokens(first_.get()).tokens : prompt_;
     beginnings_ = prefix_names(model_->identity(), tokens);
     for (size_t i = beginnings_.size(); i-- > 0;) {
-        std::optional<Sessions::Found> found =
-            engine_.sessions().take_named(*model_, tenant_, beginnings_[i]);
+        std::optional<Sessions::Found> found = find_named(beginnings_[i]);
         if (found) {
             first_ = std::move(found->session);
             return;
