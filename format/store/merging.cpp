@@ -48,7 +48,7 @@ size_t first_merged(std::vector<uint64_t> sizes) {
 
 } // namespace
 
-void add_merged(Backend &backend, StoredRoot &root, Segment segment, PutCounts &counts,
+void add_merged(Backend &backend, StoredRoot &root, Segment segment, PutCounts &counts, bool repair,
                 const Watch &watch) {
     std::vector<uint64_t> sizes;
     for (const SegmentRef &each : root.segments) {
@@ -71,7 +71,7 @@ void add_merged(Backend &backend, StoredRoot &root, Segment segment, PutCounts &
         segment = std::move(merged);
         root.segments.resize(first);
     }
-    root.segments.push_back(put_segment(backend, segment, counts, watch));
+    root.segments.push_back(put_segment(backend, segment, counts, repair, watch));
 }
 
 } // namespace stasis::format

@@ -10,8 +10,9 @@ namespace stasis::format {
 
 // Appends a segment to those of the root and puts it; merged with those before it where four of
 // about the same size have come together, so that each byte is written again once for each power
-// of four of the puts. Throws Error(corrupt) if one of these is damaged or missing, Error(io).
-void add_merged(Backend &backend, StoredRoot &root, Segment segment, PutCounts &counts,
+// of four of the puts. `repair` as of put_segment. Throws Error(corrupt) if one of these is damaged
+// or missing, Error(io).
+void add_merged(Backend &backend, StoredRoot &root, Segment segment, PutCounts &counts, bool repair,
                 const Watch &watch);
 
 } // namespace stasis::format

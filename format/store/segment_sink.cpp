@@ -30,11 +30,15 @@ bool put_payload(Backend &backend, const Digest &digest, const Bytes &bytes, boo
 
 } // namespace
 
-SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &counts,
+SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &counts, bool repair,
                        const Watch &watch) {
     const Bytes bytes = encode_segment(segment);
     const Digest digest = Sha256().bytes(bytes.data(), bytes.size()).finish();
-    backend.put(object_key(digest), bytes, watch);
+    if (repair) {
+        put_payload(backend, digest, bytes, repair, watch);
+    } else {
+        backend.put(object_key(digest), bytes, watch);
+    }
     counts.written += bytes.size();
     return {digest, segment.end, bytes.size(),
             segment.end - segment.begin - segment.inlined.size()};
@@ -116,7 +120,7 @@ void SegmentSink::begin_section() {
     // Here, where a section ends, a segment that is large enough does.
     if (segment_.inlined.size() >= kInlineMax) {
         put_payloads();
-        segments_.push_back(put_segment(backend_, segment_, counts_, watch_));
+        segments_.push_back(put_segment(backend_, segment_, counts_, repair_, watch_));
         const uint64_t begin = segment_.end;
         segment_ = {};
         segment_.begin = segment_.end = begin;

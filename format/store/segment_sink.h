@@ -65,8 +65,9 @@ class SegmentSink {
     size_t pending_bytes_ = 0;
 };
 
-// Puts a segment and returns what a root says of it; adds to the counts.
-SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &counts,
+// Puts a segment and returns what a root says of it; adds to the counts. With `repair` also where
+// its object is there and damaged.
+SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &counts, bool repair,
                        const Watch &watch);
 
 } // namespace stasis::format

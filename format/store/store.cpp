@@ -212,7 +212,8 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
     Segment last = sink.finish();
     root.segments.insert(root.segments.end(), sink.segments().begin(), sink.segments().end());
     put.counts = sink.counts();
-    add_merged(*backend_, root, std::move(last), put.counts, options.save.watch);
+    add_merged(*backend_, root, std::move(last), put.counts, options.repair || whole,
+               options.save.watch);
     describe(*put.contents, state, root);
     return put;
 }
@@ -230,7 +231,7 @@ StorePut Store::put(const State &state, const std::string &name,
     root.name = name;
     StorePut put;
     try {
-        put = write(state, current, options, options.repair, root);
+        put = write(state, current, options, options.repair || current.damage, root);
     } catch (const Error &error) {
         // Some of what is stored is lost, and this session has all of it; or it may be overwritten.
         const bool unknown = error.status() == Status::version && options.overwrite;
@@ -343,7 +344,7 @@ StorePut Store::import(const Snapshot &snapshot, const std::string &name,
     Segment last = sink.finish();
     root.segments = sink.segments();
     put.counts = sink.counts();
-    add_merged(*backend_, root, std::move(last), put.counts, options.save.watch);
+    add_merged(*backend_, root, std::move(last), put.counts, options.repair, options.save.watch);
     const auto contents = std::make_shared<Contents>(*snapshot.contents());
     contents->root = state;
     contents->stamp = std::nullopt;

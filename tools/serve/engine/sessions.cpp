@@ -69,7 +69,7 @@ command::Session Sessions::fork_live(const ServedModel &model, const std::string
 
 // Null: there is none, or it is another model's.
 command::Session Sessions::get(const ServedModel &model, const std::string &tenant,
-                               const std::string &name) {
+                               const std::string &name, Damaged damaged) {
     if (!store_) {
         return nullptr;
     }
@@ -85,15 +85,19 @@ command::Session Sessions::get(const ServedModel &model, const std::string &tena
         status == STASIS_INVALID_ARGUMENT) {
         return nullptr;
     }
+    if (damaged == Damaged::is_none && (status == STASIS_CORRUPT || status == STASIS_DIVERGED)) {
+        command::say(error.message);
+        return nullptr;
+    }
     require(status, error);
     return command::Session(got);
 }
 
 command::Session Sessions::take(const ServedModel &model, const std::string &tenant,
-                                const std::string &id) {
+                                const std::string &id, Damaged damaged) {
     command::Session session = fork_live(model, key(tenant, id));
     if (!session) {
-        session = get(model, tenant, id);
+        session = get(model, tenant, id, damaged);
         // A put that was interrupted may have left the session before it under this name.
         if (session && digest_of(session.get()) != id) {
             session = nullptr;
@@ -123,7 +127,7 @@ std::optional<Sessions::Found> Sessions::find(const ServedModel &model, const st
     if (id.size() != 2 * sizeof(stasis_digest)) {
         return take_named(model, tenant, kRequestName + id);
     }
-    command::Session session = take(model, tenant, id);
+    command::Session session = take(model, tenant, id, Damaged::is_an_error);
     return session ? std::optional(Found{std::move(session), id}) : std::nullopt;
 }
 
@@ -133,7 +137,7 @@ Sessions::take_named(const ServedModel &model, const std::string &tenant, const 
     if (found) {
         return found;
     }
-    command::Session session = get(model, tenant, name);
+    command::Session session = get(model, tenant, name, Damaged::is_an_error);
     if (!session) {
         return std::nullopt;
     }
@@ -181,7 +185,8 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     const std::string own = key(tenant, id);
     const uint64_t bytes = bytes_of(session.get());
     const std::lock_guard<std::mutex> keeping(this->keeping(own));
-    if (const command::Session kept = take(model, tenant, id)) {
+    // What is damaged is replaced by what was just computed.
+    if (const command::Session kept = take(model, tenant, id, Damaged::is_none)) {
         merge_data(kept.get(), session.get());
     }
     if (store_) {

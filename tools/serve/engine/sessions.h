@@ -68,10 +68,11 @@ class Sessions {
     };
 
     std::string key(const std::string &tenant, const std::string &id) const;
+    enum class Damaged { is_an_error, is_none };
     command::Session take(const ServedModel &model, const std::string &tenant,
-                          const std::string &id);
+                          const std::string &id, Damaged damaged);
     command::Session get(const ServedModel &model, const std::string &tenant,
-                         const std::string &name);
+                         const std::string &name, Damaged damaged);
     command::Session fork_live(const ServedModel &model, const std::string &key);
     std::mutex &keeping(const std::string &key);
     bool remove_name(const std::string &key);
