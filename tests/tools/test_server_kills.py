@@ -40,7 +40,8 @@ class Talks:
 
     def gap(self):
         """Events up to the next kill: some within a token's time, some after whole turns of all."""
-        return int(math.exp(self.rng.uniform(0, math.log(25 * len(self.ids)))))
+        return int(math.exp(self.rng.uniform(
+            0, math.log(25 * len(self.ids) / len(self.servers)))))
 
     def turn(self, server, index):
         ids = self.ids[index]
@@ -73,8 +74,8 @@ class Talks:
     def run(self, start, kills, rng, servers=1):
         """Talks at servers, of which one after the other is killed. Returns the ids."""
         self.start, self.kills, self.rng = start, kills, rng
-        self.kill_at = self.gap()
         self.servers = [start() for _ in range(servers)]
+        self.kill_at = self.gap()
         threads = [threading.Thread(target=self.talk, args=(index,))
                    for index in range(len(self.ids))]
         for thread in threads:
