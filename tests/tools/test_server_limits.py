@@ -1,5 +1,6 @@
 # stasis serve under clients in trouble: without a key, with too much to send, with nothing to say,
 # and gone while something long is computed for them.
+import json
 import random
 import resource
 import socket
@@ -14,10 +15,14 @@ RESPONSES = "/v1/responses"
 class Client:
     """A connection, of which a test sees each byte."""
 
-    def __init__(self, test, server):
+    def __init__(self, test, server, receive_bytes=None):
         host, port = server.address.split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        self.socket = socket.socket()
         test.addCleanup(self.socket.close)
+        self.socket.settimeout(60)
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.connect((host, int(port)))
 
     def send(self, text, body=b""):
         self.socket.sendall(text.replace("\n", "\r\n").encode() + body)
@@ -98,6 +103,43 @@ class Limits(ServerTest):
             client.send("GET /health HTTP/1.1\nHost: a\n\n")
         self.assertEqual({client.status() for client in clients}, {200})
         self.assertEqual(Client(self, server).status(), 503)
+
+
+class Streams(ServerTest):
+    """Clients of streams that vanish, and that read nothing."""
+
+    def stream(self, server, **members):
+        body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "stream": True,
+                           "temperature": 1, "logit_bias": {"2": -100, "4": -100}, **members})
+        client = Client(self, server, receive_bytes=4096)
+        client.send(f"POST /v1/chat/completions HTTP/1.1\nHost: a\nContent-Length: {len(body)}\n\n",
+                    body.encode())
+        self.assertEqual(client.status(), 200)
+        return client
+
+    def until_left(self, server, count):
+        """Waits until so many replies were given up, and none runs."""
+        limit = time.monotonic() + 60
+        while (metrics := self.metrics(server))["stasis_replies_left_total"] < count or (
+                metrics["stasis_running"] > 0):
+            self.assertLess(time.monotonic(), limit, metrics)
+
+    def test_clients_that_vanish(self):
+        server = self.serve(LLAMA)
+        clients = [self.stream(server, seed=seed) for seed in range(8)]
+        for client in clients:
+            client.close()
+        self.until_left(server, len(clients))
+        self.post(server, RESPONSES, {"input": "hello", "max_output_tokens": 2})
+
+    def test_clients_that_read_nothing(self):
+        server = self.serve(LLAMA)
+        client = self.stream(server, n=4, logprobs=True, top_logprobs=20)
+        self.post(server, RESPONSES, {"input": "hello", "max_output_tokens": 2})
+        self.until_left(server, 4)
+        with open(self.path("server.log"), encoding="utf-8") as log:
+            self.assertIn("the client reads too slowly", log.read())
+        client.close()
 
 
 class Leaving(ServerTest):
