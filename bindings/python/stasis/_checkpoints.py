@@ -1,5 +1,5 @@
-# Checkpoints of graphs on disk: a SQLite database, and beside it a file for each session that a
-# checkpoint names, called by its digest. What a value means is stasis.langgraph's to know.
+# Checkpoints of graphs on disk: a SQLite database, and beside it the sessions that checkpoints name
+# (_kept_sessions.py). What a value means is stasis.langgraph's to know.
 from __future__ import annotations
 
 import contextlib
@@ -7,11 +7,10 @@ import fcntl
 import os
 import sqlite3
 import threading
-import time
-import uuid
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence,
-                    Set, Tuple)
+from typing import (Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple,
+                    Union)
 
+from ._kept_sessions import Files, Fork, InStore
 from .errors import FileError, MissingFileError
 
 SCHEMA = """
@@ -37,10 +36,8 @@ VERSION = 1
 TABLES = ("checkpoints", "writes", "named")
 AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 BUSY_SECONDS = 60.0
-ABANDONED_SECONDS = 24 * 3600.0  # after it a file under another name is of a process that died
 
-Save = Callable[[str], None]  # saves a session to a path
-Sessions = Dict[str, Optional[Save]]  # by their digests; None: it is not in memory
+Sessions = Dict[str, Optional[Fork]]  # by their digests; None: it is not in memory
 
 
 class Key(NamedTuple):
@@ -65,17 +62,21 @@ class Row(NamedTuple):
 
 
 class Checkpoints:
-    """Any number of threads and processes may use one folder. A session's file is complete before
-    the checkpoint that names it is committed, and it is removed after the last of these is."""
+    """Any number of threads and processes may use one folder. A session is kept whole before the
+    checkpoint that names it is committed, and it is removed after the last of these is."""
 
-    def __init__(self, folder: Any):
+    def __init__(self, folder: Any, store: Optional[str], options: Dict[str, Any]):
+        """`store` is the URI of the store that keeps the sessions; None: files of the folder do.
+        `options` are those with which they are written."""
         self.folder = os.path.abspath(os.fspath(folder))
-        self.sessions = os.path.join(self.folder, "sessions")
         self._lock = threading.Lock()
         self._writing: Set[str] = set()  # digests, each by one thread: others wait for it
         self._written = threading.Condition()
         try:
-            os.makedirs(self.sessions, mode=0o700, exist_ok=True)
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            self.kept: Union[Files, InStore] = (
+                Files(os.path.join(self.folder, "sessions"), options) if store is None
+                else InStore(store, options))
             self._database = self._open()
         except (OSError, sqlite3.Error) as problem:
             raise FileError(f"{self.folder}: cannot keep checkpoints there: {problem}") from problem
@@ -102,9 +103,7 @@ class Checkpoints:
     def close(self) -> None:
         with self._lock:
             self._database.close()
-
-    def path(self, digest: str) -> str:
-        return os.path.join(self.sessions, digest + ".stasis")
+        self.kept.close()
 
     # ---- Reading ----
 
@@ -173,48 +172,33 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _naming(self, key: Key, sessions: Sessions) -> Iterator[sqlite3.Connection]:
-        """A transaction in which the key comes to name sessions. Files are written before it, so
+        """A transaction in which the key comes to name sessions. These are written before it, so
         that nobody waits for them; one that was removed meanwhile is written again within."""
-        for digest, save in sessions.items():
-            self._ensure(digest, save)
+        for digest, fork in sessions.items():
+            self._ensure(digest, fork)
         with self._transaction() as database:
-            for digest, save in sessions.items():
-                self._ensure(digest, save)
+            for digest, fork in sessions.items():
+                self._ensure(digest, fork)
                 database.execute("INSERT OR IGNORE INTO named VALUES (?, ?, ?, ?)",
                                  (*key, digest))
             yield database
 
-    def _ensure(self, digest: str, save: Optional[Save]) -> None:
-        """Returns when the session's file is there."""
+    def _ensure(self, digest: str, fork: Optional[Fork]) -> None:
+        """Returns when the session is kept."""
         with self._written:
             self._written.wait_for(lambda: digest not in self._writing)
-            if os.path.exists(self.path(digest)):
+            if self.kept.there(digest):
                 return
-            if save is None:
-                raise MissingFileError(f"{self.path(digest)}: a checkpoint cannot name this "
+            if fork is None:
+                raise MissingFileError(f"{self.kept.place(digest)}: a checkpoint cannot name this "
                                        "session, for it is neither there nor in this process")
             self._writing.add(digest)
         try:
-            self._write(digest, save)
+            self.kept.write(digest, fork)
         finally:
             with self._written:
                 self._writing.remove(digest)
                 self._written.notify_all()
-
-    def _write(self, digest: str, save: Save) -> None:
-        written = os.path.join(self.sessions, f".{digest}.{uuid.uuid4().hex}")
-        try:
-            save(written)
-            os.replace(written, self.path(digest))
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(written)
-            raise
-        folder = os.open(self.sessions, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def put(self, key: Key, parent_id: Optional[str], checkpoint: Stored, metadata: Stored,
             run_id: Optional[str], sessions: Sessions) -> None:
@@ -243,19 +227,14 @@ class Checkpoints:
                                  f" {listed} FROM {table} WHERE thread_id = ?", (target, source))
 
     def delete(self, keys: Iterable[Key]) -> None:
-        """Removes checkpoints with their writes, then the files of sessions that none names."""
+        """Removes checkpoints with their writes, then the sessions that none names."""
         listed = list(keys)
         with self._transaction() as database:
             for table in TABLES:
                 database.executemany(f"DELETE FROM {table} WHERE {AT}", listed)
         # What follows happens again with the next deletion if the process ends here. Whoever names
-        # a session looks for its file under the same lock, so that no checkpoint loses its own.
+        # a session looks for it under the same lock, so that no checkpoint loses its own.
         with self._transaction() as database:
-            abandoned = time.time() - ABANDONED_SECONDS
             named = {row[0] for row in database.execute("SELECT DISTINCT digest FROM named")}
-            with os.scandir(self.sessions) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        if (entry.stat().st_mtime < abandoned if entry.name[0] == "."
-                                else entry.name.partition(".")[0] not in named):
-                            os.unlink(entry.path)
+            self.kept.remove_others(named)
+        self.kept.free()

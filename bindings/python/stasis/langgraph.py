@@ -25,7 +25,7 @@ except ImportError as problem:
                       ) from problem
 
 from ._call import choice, number
-from ._checkpoints import Checkpoints, Key, Row, Save, Sessions, Stored
+from ._checkpoints import Checkpoints, Key, Row, Sessions, Stored
 from .errors import CorruptError, InvalidArgumentError, ModelMismatchError
 from .model import Model
 from .session import Session
@@ -124,8 +124,9 @@ def named_by() -> Iterator[Dict[str, SessionState]]:
 
 class StasisSaver(BaseCheckpointSaver[int]):
     """Keeps the checkpoints of a graph, and the sessions that they name, in a folder: a SQLite
-    database, and each session once, in a file called by its digest. A node takes a session of its
-    own from the state, continues it, and returns its new state:
+    database, and each session once, in a file called by its digest, or in a store of sessions,
+    where pages that they share are there once. A node takes a session of its own from the state,
+    continues it, and returns its new state:
 
         def answer(state):
             session = saver.session(state.get("talk"))
@@ -134,27 +135,28 @@ class StasisSaver(BaseCheckpointSaver[int]):
 
     So going back in time, forking and resuming continue from the session of that checkpoint, with
     the bits that the first run had. Any number of threads, tasks and processes may use one folder.
-    A session's file is complete before the checkpoint that names it is committed; when the last of
-    these is deleted, the file is."""
+    A session is kept whole before the checkpoint that names it is committed; when the last of these
+    is deleted, the session is."""
 
-    def __init__(self, folder: Any, model: Model, *, keep: str = "full",
-                 codec: Optional[str] = None, serde: Optional[SerializerProtocol] = None):
-        """Opens the folder, or creates it. `model` is whose sessions `session` returns. `keep` and
-        `codec` are those of `Session.save`: with `keep="none"` a file has about 14 bytes a token,
-        and loading it computes the session again."""
+    def __init__(self, folder: Any, model: Model, *, store: Optional[str] = None,
+                 keep: str = "full", codec: Optional[str] = None,
+                 serde: Optional[SerializerProtocol] = None):
+        """Opens the folder, or creates it. `model` is whose sessions `session` returns. `store` is
+        the URI of a `stasis.Store` for this folder's sessions alone, such as "sqlite:PATH", the
+        same each time; None: they are files. `keep` and `codec` are those of `Session.save`: with
+        `keep="none"` a session has about 14 bytes a token, and loading it computes it again."""
         choice("the codec", codec, CODECS)
         choice("keep", keep, KEEPS)
         super().__init__(serde=serde)
         self.model = model
-        self._options: Dict[str, Any] = {"keep": keep, "codec": codec}
-        self._store = Checkpoints(folder)
+        self._store = Checkpoints(folder, store, {"keep": keep, "codec": codec})
         if (hasattr(self, "with_allowlist")  # not in LangGraph 1.0, whose serializer needs none
                 and isinstance(self.serde, (JsonPlusSerializer, EncryptedSerializer))):
             self.serde = self.with_allowlist([OWN_TYPE]).serde
         logging.getLogger(JsonPlusSerializer.__module__).addFilter(_is_news)
 
     def close(self) -> None:
-        """Closes the database. Later calls raise `sqlite3.ProgrammingError`."""
+        """Closes the database and the store. Later calls raise `sqlite3.ProgrammingError`."""
         self._store.close()
 
     def __enter__(self) -> "StasisSaver":
@@ -167,7 +169,7 @@ class StasisSaver(BaseCheckpointSaver[int]):
 
     def state(self, session: Session) -> SessionState:
         """Returns the session's present state, to be put into the graph's. It costs a fork, which
-        copies no page; the file is written with the first checkpoint that names it."""
+        copies no page; it is written with the first checkpoint that names it."""
         fork = session.fork()
         state = SessionState(fork.digest, fork.position)
         state._live = _Live(fork)
@@ -194,20 +196,18 @@ class StasisSaver(BaseCheckpointSaver[int]):
 
     def path(self, state: SessionState) -> str:
         """Returns the path of a state's file: a snapshot as any other, to be read, verified and
-        copied. It is not to be saved to."""
-        return self._store.path(state.digest)
+        copied. It is not to be saved to. `UnsupportedError` where a store has the sessions."""
+        return self._store.kept.path(state.digest)
 
     def _load(self, model: Model, state: SessionState) -> Session:
-        path = self.path(state)
-        session = model.load(path)
+        session = self._store.kept.load(model, state.digest)
         if session.digest != state.digest:
-            raise CorruptError(f"{path}: the file holds another session: {session.digest}")
+            raise CorruptError(f"{self._store.kept.place(state.digest)}: it is another session: "
+                               f"{session.digest}")
         return session
 
     def _savers(self, states: Dict[str, SessionState]) -> Sessions:
-        def saver(live: _Live) -> Save:
-            return lambda path: live.fork().save(path, **self._options)
-        return {digest: saver(state._live) if state._live else None
+        return {digest: state._live.fork if state._live else None
                 for digest, state in states.items()}
 
     def _dump(self, value: Any) -> Stored:
