@@ -1,11 +1,13 @@
 # stasis serve over a store in trouble: slow, full, failing at any call, damaged, cut off in an
 # object, with a clock that jumps. Nothing is lost or wrong, and what fails says so.
+import http.client
 import json
 import os
 import pathlib
 import resource
 import signal
 import threading
+import time
 
 import seaweedfs
 from served import ServerTest
@@ -105,6 +107,29 @@ class ObjectStorage(Stores):
         for thread in threads:
             thread.join()
         self.assertEqual([self.answered(reply) for reply in found], ids[1:] * 8)
+
+    def test_the_end_does_not_wait_for_a_store_that_stands_still(self):
+        ids = self.undisturbed(1)
+        server = self.serve(LLAMA, "--store", self.service.uri, "--shutdown-seconds", 0)
+        self.service.trouble(stall_every=1)
+        cut = []
+
+        def ask():
+            try:
+                cut.append(self.ask(server, 0, None)[0])
+            except (OSError, http.client.HTTPException):
+                cut.append(None)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        limit = time.monotonic() + 60
+        while self.service.calls() == 0:
+            self.assertLess(time.monotonic(), limit)
+        self.assertEqual(server.end(), 1)
+        thread.join()
+        self.assertEqual(cut, [None])
+        self.service.trouble()
+        self.assertEqual(self.turn(self.servers[0], 0, None), ids[1])
 
     def test_a_chat_is_answered_without_its_store(self):
         users = [turn["user"] for turn in turns_of(LLAMA)]

@@ -1,5 +1,6 @@
 // stasis serve: a server of models over HTTP, whose sessions are kept in a store. Options, signals,
 // and the order in which the parts begin and end; the parts are in tools/serve.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -81,6 +82,13 @@ void wait_for_signal() {
     }
 }
 
+// Ends the process, whatever it waits for: what it has not answered by then is cut, as by a kill.
+void end_at_last(uint64_t seconds) {
+    std::this_thread::sleep_for(std::chrono::seconds(seconds));
+    say("ended before all was done: the store does not answer, or a pass takes long");
+    std::_Exit(1);
+}
+
 // Ends the server: at the first signal in order, at the second at once.
 void wait_for_end(serve::http::Server &server, serve::Engine &engine, uint32_t seconds) {
     wait_for_signal();
@@ -90,6 +98,8 @@ void wait_for_end(serve::http::Server &server, serve::Engine &engine, uint32_t s
         wait_for_signal();
         std::_Exit(1);
     }).detach();
+    constexpr uint64_t kLeast = 2;
+    std::thread(end_at_last, seconds + std::max<uint64_t>(seconds, kLeast)).detach();
     engine.close(seconds);
     for (int i = 0; i < 500 && server.counts().connections > 0;
          ++i) { // last bytes are on their way
