@@ -32,6 +32,13 @@ void Generation::leave() {
 
 void Generation::cancel() {
     stasis_cancel_request(cancel_.get());
+    // Those that wait for memory go, and end; not here, where locks may be held.
+    engine_.workers().post([weak = weak_from_this()] {
+        const std::shared_ptr<Generation> generation = weak.lock();
+        if (generation && generation->model_ != nullptr) {
+            generation->model_->line().release(generation.get());
+        }
+    });
 }
 
 void Generation::start() {
@@ -184,7 +191,8 @@ void Generation::configure(stasis_session *session, uint32_t choice) const {
             error);
 }
 
-void Generation::submit(Choice &choice, bool with_prompt) {
+void Generation::submit(Choice &choice) {
+    const bool with_prompt = choice.drawn == 0;
     std::vector<const char *> stops;
     for (const std::string &stop : request_.stops) {
         stops.push_back(stop.c_str());
@@ -324,6 +332,23 @@ void Generation::prepare() {
     }
 }
 
+// Submits a choice whose turn it is.
+void Generation::go(Choice &choice) {
+    try {
+        choice.drawn_before = choice.drawn;
+        submit(choice);
+    } catch (const api::Refused &refused) {
+        const std::shared_ptr<Generation> self = std::move(choice.self);
+        choice.session = nullptr;
+        model_->line().ended();
+        fail(refused);
+    }
+}
+
+Line::Go Generation::going(Choice &choice) {
+    return [this, &choice] { go(choice); }; // `self` of the choice is this one's
+}
+
 // All choices are made and configured before any is submitted, so that a refusal is whole.
 void Generation::begin_choices() {
     for (uint32_t i = 0; i < request_.choices; ++i) {
@@ -352,17 +377,7 @@ void Generation::begin_choices() {
     }
     for (const std::unique_ptr<Choice> &choice : choices_) {
         choice->self = shared_from_this(); // until its end was heard and worked on
-        try {
-            submit(*choice, true);
-        } catch (const api::Refused &refused) {
-            choice->self = nullptr;
-            if (choice == choices_.front()) {
-                throw;
-            }
-            cancel(); // the ends of those before come
-            refuse(refused);
-            return;
-        }
+        model_->line().join(this, going(*choice));
     }
     // The prompt may take long: the client sees that it is being worked on.
     const std::lock_guard<std::mutex> lock(mutex_);

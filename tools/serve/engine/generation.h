@@ -35,6 +35,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         uint64_t begin = 0;               // positions that the session had
         uint64_t reused = 0;              // stasis_session_info::tokens_reused then
         uint64_t drawn = 0;               // by earlier tries
+        uint64_t drawn_before = 0;        // by those before the last one
         std::string text;                 // of all events
         std::string shown_stop;           // the stop string that ended it
         api::Reply reply;
@@ -64,13 +65,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void begin_choices();
     void begin_reply();
     void configure(stasis_session *session, uint32_t choice) const;
-    void submit(Choice &choice, bool with_prompt);
+    void submit(Choice &choice);
+    void go(Choice &choice);
+    Line::Go going(Choice &choice);
     void align(stasis_session *session);
     void token(Choice &choice, const stasis_scheduler_event &event);
     void read_reply(Choice &choice, bool complete) const;
     void add_likelihood(Choice &choice, const stasis_scheduler_event &event) const;
     void ended(Choice &choice, const stasis_scheduler_event &event);
     void finish(Choice &choice);
+    void conclude(Choice &choice);
     void leave();
     bool try_again(Choice &choice);
     api::Outcome outcome_of(const Choice &choice) const;

@@ -150,12 +150,26 @@ void Generation::ended(Choice &choice, const stasis_scheduler_event &event) {
     engine_.workers().post([self = shared_from_this(), &choice] { self->finish(choice); });
 }
 
-// Where memory is short, sessions that nobody uses make place, and the reply goes on.
+// Where memory is short, sessions that nobody uses make place, or other replies when they end, and
+// the reply goes on.
 bool Generation::try_again(Choice &choice) {
-    if (choice.status != STASIS_POOL_EXHAUSTED || gone_ || !engine_.sessions().drop_oldest()) {
+    if (choice.status != STASIS_POOL_EXHAUSTED || gone_) {
         return false;
     }
-    submit(choice, choice.drawn == 0);
+    const std::shared_ptr<Generation> self = shared_from_this();
+    choice.self = self; // the choice may have ended before this returns
+    if (engine_.sessions().drop_oldest()) {
+        go(choice);
+        return true;
+    }
+    const bool moved = choice.drawn != choice.drawn_before;
+    if (!model_->line().wait(this, going(choice), choice.drawn != 0, moved)) {
+        choice.self = nullptr;
+        return false;
+    }
+    if (gone_) { // it may have left before this waited
+        model_->line().release(this);
+    }
     return true;
 }
 
@@ -271,14 +285,16 @@ void Generation::name_beginnings(const std::string &id) {
 // On a worker, after the last token.
 void Generation::finish(Choice &choice) {
     const std::shared_ptr<Generation> self = std::move(choice.self);
+    if (try_again(choice)) {
+        return;
+    }
+    conclude(choice);
+    choice.session = nullptr; // its memory is for those that wait
+    model_->line().ended();
+}
+
+void Generation::conclude(Choice &choice) {
     try {
-        if (choice.status == STASIS_POOL_EXHAUSTED) {
-            choice.self = self;
-            if (try_again(choice)) {
-                return;
-            }
-            choice.self = nullptr;
-        }
         const bool cut = choice.status == STASIS_CANCELLED || choice.status == STASIS_TIMEOUT;
         if (choice.status != STASIS_OK && !cut) {
             throw refusal(choice.status, choice.message.c_str());
@@ -312,10 +328,8 @@ void Generation::finish(Choice &choice) {
             exchange_->reply(200, {{"content-type", "application/json"}}, piece);
         }
     } catch (const api::Refused &refused) {
-        choice.self = nullptr;
         fail(refused);
     } catch (const std::exception &error) {
-        choice.self = nullptr;
         fail({500, "server_error", error.what(), ""});
     }
 }

@@ -36,6 +36,9 @@ void measure(Engine &engine, http::Metrics &metrics) {
             "stasis_passes_total", "Passes over the weights", true,
             [&model] { return static_cast<double>(model.stats().passes); }, labels);
         metrics.measured(
+            "stasis_waiting", "Replies that wait for memory", false,
+            [&model] { return static_cast<double>(model.line().waiting()); }, labels);
+        metrics.measured(
             "stasis_kv_used_bytes", "Bytes of pages that sessions hold", false,
             [&model] { return static_cast<double>(model.memory().kv_used_bytes); }, labels);
     }

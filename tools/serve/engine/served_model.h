@@ -6,6 +6,7 @@
 
 #include "tools/cli/handles.h"
 #include "tools/serve/api/request.h"
+#include "tools/serve/engine/line.h"
 
 namespace serve {
 
@@ -35,6 +36,9 @@ class ServedModel {
     const stasis_model_info &info() const { return info_; }
     const std::string &identity() const { return identity_; } // hexadecimal
 
+    Line &line() { return line_; } // of those that submit
+    const Line &line() const { return line_; }
+
     // Throws api::Refused. The listener must live until its end.
     void submit(stasis_session *session, stasis_generate_options options,
                 const stasis_prompt &prompt, Listener &listener);
@@ -50,6 +54,7 @@ class ServedModel {
     const command::Model model_;
     stasis_model_info info_{};
     std::string identity_;
+    Line line_;
     Scheduler scheduler_;
     std::thread thread_;
 };

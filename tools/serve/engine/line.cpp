@@ -1,0 +1,83 @@
+// Who waits for memory; see line.h.
+#include "tools/serve/engine/line.h"
+
+#include <utility>
+#include <vector>
+
+namespace serve {
+
+void Line::join(const void *owner, Go go) {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!waiting_.empty()) { // then something runs
+            waiting_.push_back({owner, std::move(go)});
+            return;
+        }
+        ++running_;
+    }
+    go();
+}
+
+void Line::ended() {
+    Go next;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        --running_;
+        stalled_ = 0;
+        if (waiting_.empty()) {
+            return;
+        }
+        next = std::move(waiting_.front().go);
+        waiting_.pop_front();
+        ++running_;
+    }
+    next();
+}
+
+bool Line::wait(const void *owner, Go go, bool holds, bool moved) {
+    Go next;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        stalled_ = moved ? 0 : stalled_;
+        if (running_ > 1) {
+            --running_;
+            waiting_.insert(holds ? waiting_.begin() : waiting_.end(), {owner, std::move(go)});
+            return true;
+        }
+        if (stalled_ >= waiting_.size()) {
+            return false;
+        }
+        ++stalled_;
+        waiting_.push_back({owner, std::move(go)});
+        next = std::move(waiting_.front().go);
+        waiting_.pop_front();
+    }
+    next();
+    return true;
+}
+
+void Line::release(const void *owner) {
+    std::vector<Go> released;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        for (auto at = waiting_.begin(); at != waiting_.end();) {
+            if (at->owner == owner) {
+                released.push_back(std::move(at->go));
+                at = waiting_.erase(at);
+                ++running_;
+            } else {
+                ++at;
+            }
+        }
+    }
+    for (const Go &go : released) {
+        go();
+    }
+}
+
+size_t Line::waiting() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_.size();
+}
+
+} // namespace serve
