@@ -78,29 +78,22 @@ bool ConstrainedText::governs(const TokenEntry &entry,
         !(samplings[entry.sampling].v3.constraint == constraint_->text)) {
         return false;
     }
-    return !ends(entry.token);
+    return !constraint_->ends(entry.token);
 }
 
-bool ConstrainedText::ends(uint32_t token) const {
-    const std::vector<uint32_t> &ends = constraint_->end_tokens;
-    return std::find(ends.begin(), ends.end(), token) != ends.end();
-}
-
-size_t ConstrainedText::allowed_after(uint32_t drawn, std::span<const uint32_t> tokens) const {
-    constraint::Matcher at = matcher_;
-    const auto take = [&](uint32_t token) {
-        if (!ends(token)) {
-            return at.take_token(token);
-        }
-        const bool complete = at.complete();
-        at = constraint_->start; // what follows is a text of its own
-        return complete;
-    };
-    size_t count = 0;
-    for (bool taken = take(drawn); taken && count < tokens.size() && take(tokens[count]);) {
-        ++count;
+bool DraftedText::take(uint32_t token) {
+    if (!constraint_->ends(token)) {
+        return at_.take_token(token);
     }
-    return count;
+    const bool complete = at_.complete();
+    at_ = complete ? constraint_->start : at_; // what follows is a text of its own
+    return complete;
+}
+
+std::shared_ptr<const constraint::Mask> DraftedText::mask(const Watch &watch) {
+    std::shared_ptr<const constraint::Mask> mask = at_.mask(watch);
+    const auto empty = [](uint64_t word) { return word == 0; };
+    return std::all_of(mask->begin(), mask->end(), empty) ? nullptr : mask;
 }
 
 std::shared_ptr<const constraint::Mask> allowed_tokens(std::shared_ptr<const constraint::Mask> mask,

@@ -3,6 +3,7 @@
 // rewind, a fork, a file and a verification find the same masks. Knows no sessions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,10 @@ struct CompiledConstraint {
     Shared<Constraint> text;
     constraint::Matcher start;
     std::vector<uint32_t> end_tokens;
+
+    bool ends(uint32_t token) const {
+        return std::find(end_tokens.begin(), end_tokens.end(), token) != end_tokens.end();
+    }
 };
 
 // The constraints of a model's sessions: equal ones are compiled once as long as one of them is
@@ -40,6 +45,23 @@ class Constraints {
     std::mutex mutex_;
     std::shared_ptr<const constraint::Vocabulary> vocabulary_;      // null: not made yet
     std::vector<std::weak_ptr<const CompiledConstraint>> compiled_; // held by sessions
+};
+
+// The text of a constraint along tokens that are drafted after a log. A value, as a Matcher is.
+class DraftedText {
+  public:
+    DraftedText(std::shared_ptr<const CompiledConstraint> constraint, constraint::Matcher at)
+        : constraint_(std::move(constraint)), at_(std::move(at)) {}
+
+    // Goes on by a token; after an end token another text begins. Returns false, and stays where it
+    // was, if the constraint does not allow it here. Throws Error(unsupported) as Matcher.
+    bool take(uint32_t token);
+    // Returns the tokens that may come next; null: none. Throws as Matcher::mask.
+    std::shared_ptr<const constraint::Mask> mask(const Watch &watch);
+
+  private:
+    std::shared_ptr<const CompiledConstraint> constraint_;
+    constraint::Matcher at_;
 };
 
 // Follows the text of a constraint along a log. A value, as a Matcher is.
@@ -78,9 +100,8 @@ class ConstrainedText {
         followed_ = end;
         return mask;
     }
-    // Returns how many of these tokens it allows, one after the other, after `drawn`, which follows
-    // what mask_at was last asked for. Throws Error(unsupported) as Matcher.
-    size_t allowed_after(uint32_t drawn, std::span<const uint32_t> tokens) const;
+    // Returns the text from where mask_at was last asked for.
+    DraftedText drafted() const { return {constraint_, matcher_}; }
     // What lies behind a position may be other tokens from now on.
     void rewound(uint64_t position) noexcept {
         followed_ = position < followed_ ? UINT64_MAX : followed_;
@@ -89,7 +110,6 @@ class ConstrainedText {
   private:
     // Reports whether an entry is a part of the constraint's text.
     bool governs(const TokenEntry &entry, const std::vector<Sampling> &samplings) const;
-    bool ends(uint32_t token) const;
 
     std::shared_ptr<const CompiledConstraint> constraint_;
     constraint::Matcher matcher_;

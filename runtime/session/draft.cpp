@@ -8,6 +8,19 @@
 
 namespace stasis {
 
+DraftMask::DraftMask(const DraftPlace &place) : watch_(place.watch) {
+    if (place.text != nullptr) {
+        text_ = *place.text;
+        mask_ = text_->mask(watch_);
+    }
+}
+
+void DraftMask::take(uint32_t token) {
+    if (text_) {
+        mask_ = text_->take(token) ? text_->mask(watch_) : nullptr;
+    }
+}
+
 // Returns the slot of the chain of the kShortest tokens that end at place `end`.
 size_t LookupDrafter::slot(size_t end) const {
     uint64_t hash = 0;
@@ -153,21 +166,22 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
 
 namespace {
 
-uint32_t sample_next(Timeline &timeline, const Sampling &sampling) {
+uint32_t sample_next(Timeline &timeline, const Sampling &sampling, const DraftMask &mask) {
     PassLease pass(*timeline.network);
-    return draw_next(timeline, sampling, {}, *pass);
+    return draw_next(timeline, sampling, mask.allowed(), *pass);
 }
 
 // Draws tokens, and appends all but the last.
-void draw(Timeline &timeline, const Sampling &sampling, size_t count,
+void draw(Timeline &timeline, const DraftPlace &place, size_t count,
           std::vector<uint32_t> &tokens) {
-    for (;;) {
-        const TokenEntry entry{sample_next(timeline, sampling)};
+    for (DraftMask mask(place); mask.any();) {
+        const TokenEntry entry{sample_next(timeline, place.sampling, mask)};
         tokens.push_back(entry.token);
         if (--count == 0) {
             return;
         }
         append(timeline, {&entry, 1}, {});
+        mask.take(entry.token);
     }
 }
 
@@ -184,9 +198,9 @@ void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uin
     catch_up(place);
     if (timeline_->states.used()) { // a copy's tokens need not be taken back
         Timeline copy(*timeline_);
-        draw(copy, place.sampling, most, tokens);
+        draw(copy, place, most, tokens);
     } else {
-        draw(*timeline_, place.sampling, most, tokens);
+        draw(*timeline_, place, most, tokens);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/session/constrained.h"
 #include "runtime/session/model.h"
 #include "runtime/timeline/timeline.h"
 
@@ -29,13 +30,29 @@ struct DraftPlace {
     const Sampling &sampling;              // the settings that will draw
     Watch watch = {};                      // ends it, without a report of progress
     std::span<const uint16_t> hidden = {}; // [hidden] final hidden state of the log's last position
+    const DraftedText *text = nullptr; // that tokens after `next` go on with; null: any may follow
+};
+
+// What a drafter that draws may draw next, token by token from a place on.
+class DraftMask {
+  public:
+    explicit DraftMask(const DraftPlace &place);
+
+    bool any() const { return !text_ || mask_ != nullptr; }
+    std::span<const uint64_t> allowed() const { return bits_of(mask_); } // empty: all
+    void take(uint32_t token);
+
+  private:
+    std::optional<DraftedText> text_;
+    std::shared_ptr<const constraint::Mask> mask_;
+    Watch watch_;
 };
 
 class Drafter {
   public:
     virtual ~Drafter() = default;
-    // Adds up to `most` tokens that may follow `next`. An exception ends drafting, not the
-    // generation.
+    // Adds up to `most` tokens that may follow `next`. Those that the place's text does not allow
+    // are no use, and need not be proposed. An exception ends drafting, not the generation.
     virtual void propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) = 0;
     // Shows the final hidden states [rows][hidden] of the log's positions from `begin` on.
     // Positions may be left out.
@@ -79,9 +96,9 @@ class LookupDrafter final : public Drafter {
     uint64_t known_ = 0;             // tokens that equal the log's
 };
 
-// Proposes the tokens that a smaller model draws with the same settings, seed and positions. The
-// same random numbers make it agree more often than numbers of its own. Its timeline follows the
-// log.
+// Proposes the tokens that a smaller model draws with the same settings, seed and positions, under
+// the same constraint. The same random numbers make it agree more often than numbers of its own.
+// Its timeline follows the log.
 class ModelDrafter final : public Drafter {
   public:
     ModelDrafter(std::shared_ptr<Model> model, const Model &target, uint64_t capacity);

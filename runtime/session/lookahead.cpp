@@ -145,15 +145,24 @@ void Lookahead::propose(uint32_t drawn, uint64_t most, const Watch &watch) {
     std::vector<uint32_t> &proposals = drafting_->proposals;
     try {
         proposals.clear();
+        std::optional<DraftedText> text = session_.drafted_text();
+        if (text && !text->take(drawn)) {
+            return;
+        }
         drafting_->drafter->propose({timeline_.log, drawn, session_.settings().sampling,
-                                     watch.silent(), timeline_.hidden.numbers},
+                                     watch.silent(), timeline_.hidden.numbers,
+                                     text ? &*text : nullptr},
                                     wanted, proposals);
         const auto fits = [&](uint32_t token) {
             return token < session_.model()->config.vocabulary;
         };
-        proposals.erase(std::find_if_not(proposals.begin(), proposals.end(), fits),
+        // Some drafters know nothing of constraints.
+        const auto follows = [&](uint32_t token) {
+            return fits(token) && (!text || text->take(token));
+        };
+        proposals.erase(std::find_if_not(proposals.begin(), proposals.end(), follows),
                         proposals.end());
-        proposals.resize(std::min(session_.allowed_after(drawn, proposals), wanted));
+        proposals.resize(std::min(proposals.size(), wanted));
         for (const uint32_t token : proposals) {
             rows_.push_back({token});
         }

@@ -113,10 +113,10 @@ void MtpDrafter::catch_up(const TokenLog &log, const Watch &watch) {
     }
 }
 
-uint32_t MtpDrafter::draw(const DraftPlace &place, uint64_t position) {
+uint32_t MtpDrafter::draw(const Sampling &sampling, uint64_t position, const DraftMask &mask) {
     PassLease pass(*model_->mtp);
-    return sample(timeline_->compute_logits(*pass), place.sampling, position, history_,
-                  pass->sampling);
+    return sample(timeline_->compute_logits(*pass), sampling, position, history_, pass->sampling,
+                  mask.allowed());
 }
 
 void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {
@@ -141,11 +141,12 @@ void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint3
     try {
         uint32_t token = place.next;
         run({&token, 1}, waiting_.data(), place.watch);
-        for (size_t count = 1;; ++count) {
+        size_t count = 1;
+        for (DraftMask mask(place); mask.any(); mask.take(token)) {
             history_.push_back(token);
-            token = draw(place, position + count);
+            token = draw(place.sampling, position + count, mask);
             tokens.push_back(token);
-            if (count == most) {
+            if (count++ == most) {
                 break;
             }
             run({&token, 1}, timeline_->hidden.numbers.data(), place.watch);

@@ -38,7 +38,7 @@ class MtpDrafter final : public Drafter {
     void add(uint64_t begin, std::span<const uint16_t> hidden);
     void run(std::span<const uint32_t> tokens, const uint16_t *hidden, const Watch &watch);
     void catch_up(const TokenLog &log, const Watch &watch);
-    uint32_t draw(const DraftPlace &place, uint64_t position);
+    uint32_t draw(const Sampling &sampling, uint64_t position, const DraftMask &mask);
 
     std::shared_ptr<Model> model_;
     double cost_;

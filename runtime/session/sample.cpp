@@ -105,9 +105,9 @@ std::shared_ptr<const constraint::Mask> Session::mask(const Watch &watch) {
     return allowed_tokens(std::move(mask), v3, model_->config.vocabulary);
 }
 
-size_t Session::allowed_after(uint32_t drawn, std::span<const uint32_t> tokens) const {
+std::optional<DraftedText> Session::drafted_text() const {
     const bool constrained = settings_.sampling.v3.constraint.value != nullptr && text_;
-    return constrained ? text_->allowed_after(drawn, tokens) : tokens.size();
+    return constrained ? std::optional(text_->drafted()) : std::nullopt;
 }
 
 void Session::check_constraint(const Watch &watch) {

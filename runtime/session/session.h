@@ -98,9 +98,9 @@ class Session {
     // Returns the tokens that may be drawn next; null: all. Throws Error(no_token) if none may,
     // and as ConstrainedText::mask_at and Constraints::compile.
     std::shared_ptr<const constraint::Mask> mask(const Watch &watch);
-    // Returns how many of some tokens the constraint allows one after the other, after a token that
-    // was drawn at the present position; all of them without a constraint.
-    size_t allowed_after(uint32_t drawn, std::span<const uint32_t> tokens) const;
+    // Returns the constraint's text at the present position, for which `mask` was asked last; none
+    // without a constraint.
+    std::optional<DraftedText> drafted_text() const;
     // Compiles the constraint of a session that was loaded. Throws Error(corrupt) if that is none,
     // or if the log does not follow it, Error(cancelled).
     void check_constraint(const Watch &watch);

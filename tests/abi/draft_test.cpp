@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "tests/abi/conversation.h"
+#include "tests/abi/constrained.h"
 
 using namespace abi_test;
 
@@ -80,6 +80,30 @@ TEST_CASE("stasis_session_set_draft: drafts change how many passes it takes and 
             CHECK((by_model.accepted > 50 && by_model.passes == 14)); // itself: always right
             CHECK((by_lookup.count == 70 && by_model.count == 70 && by_model.begin == 40));
             CHECK(by_model.draft_failures + by_lookup.draft_failures == 0);
+        }
+    }
+}
+
+TEST_CASE("stasis_session_set_draft: under a constraint a draft model draws what it allows") {
+    for (const ConstraintCase &each : constraint_cases()) {
+        for (const float temperature : {0.0F, 1.0F}) {
+            CAPTURE(each.name);
+            CAPTURE(temperature);
+            const Session plain = constrained(recall(), each);
+            set_warm(plain.get(), 5, temperature);
+            const Session ahead = fork(plain.get());
+            // The model drafts for itself, so that all that it draws is right: texts that end, and
+            // others that begin after them, included.
+            REQUIRE(set_draft(ahead.get(), recall(), 4, 4) == STASIS_OK);
+            std::string text, drafted;
+            generate(plain.get(), 60, &text);
+            const stasis_generate_result result = generate(ahead.get(), 60, &drafted);
+            CHECK(digest(ahead.get()) == digest(plain.get()));
+            CHECK(drafted == text);
+            CHECK(result.drafted == 48);
+            CHECK(result.accepted == 48);
+            CHECK(result.passes == 12);
+            CHECK(result.draft_failures == 0);
         }
     }
 }

@@ -87,13 +87,18 @@ TEST_CASE("ConstrainedText: masks follow from the log alone, however it grows an
                 }
                 REQUIRE(!may.empty());
                 const uint32_t token = may[random() % may.size()];
-                const uint32_t next[] = {static_cast<uint32_t>(random() % 4)};
-                const size_t fitting = text.allowed_after(token, next);
+                const uint32_t next = random() % 4;
+                DraftedText drafted = text.drafted();
+                REQUIRE(drafted.take(token));
+                const std::shared_ptr<const constraint::Mask> after = drafted.mask({});
+                const bool fits = drafted.take(next);
                 const auto settings = static_cast<uint16_t>(other ? 3 : 1 + random() % 2);
                 log.push_back({token, settings, TokenSource::sampled});
                 const constraint::Mask then =
                     mask_by_definition(other ? *second : *first, log, samplings);
-                CHECK((fitting == 1) == constraint::allows(then, next[0]));
+                CHECK(fits == constraint::allows(then, next));
+                CHECK(after != nullptr);
+                CHECK((after != nullptr && *after == then));
                 ++drawn;
             }
         }

@@ -159,7 +159,8 @@ std::vector<uint32_t> repeating(const Model &model, size_t count, uint64_t seed)
 // Lets a session with the head and one without generate the same reply, and one with the head that
 // is asked for each token.
 GenerateResult reply(const std::shared_ptr<Model> &model, std::span<const uint32_t> prompt,
-                     const Sampling &sampling, DraftOptions draft, uint64_t count) {
+                     const Sampling &sampling, DraftOptions draft, uint64_t count,
+                     const Constraint &constraint = {}) {
     DraftPair pair = pair_of(model);
     Session asked(model, {}); // for one token at a time
     draft.model = model;
@@ -168,6 +169,7 @@ GenerateResult reply(const std::shared_ptr<Model> &model, std::span<const uint32
     for (Session *session : {pair.ahead.get(), pair.plain.get(), &asked}) {
         session->set_sampling(sampling);
         session->append(prompt, {});
+        session->set_constraint(constraint, {});
     }
     GenerateOptions options;
     options.tokens_max = count;
@@ -298,6 +300,36 @@ TEST_CASE("MTP: right proposals save passes") {
     const GenerateResult result = reply(model, tokens_for(*model, 30), sampling, draft, 50);
     CHECK(result.accepted == result.drafted);
     CHECK(result.passes == 10);
+}
+
+TEST_CASE("MTP: under a constraint the head drafts what it allows") {
+    const kernels::FloatEnvironment environment;
+    EditedModel edited("zoo/qwen3_5-dense");
+    add_mtp_head(edited.tensors);
+    edited.load();
+    const auto model = open_model(edited.directory.path(), {});
+    // The model has no tokenizer: any will do, as far as its vocabulary reaches.
+    model->tokenizer = std::move(open_model(directory("recall-llama"), {})->tokenizer);
+    DraftOptions draft;
+    draft.tokens_min = draft.tokens_max = 4;
+    for (const float temperature : {0.0F, 0.9F}) {
+        CAPTURE(temperature);
+        Sampling sampling;
+        sampling.temperature = temperature;
+        sampling.seed = 3;
+        // One text alone: whatever the head computes, what it draws is right.
+        const GenerateResult forced = reply(model, tokens_for(*model, 30), sampling, draft, 50,
+                                            {Constraint::kRegex, "(xyzw){100}"});
+        CHECK(forced.drafted == 40);
+        CHECK(forced.accepted == 40);
+        CHECK(forced.passes == 10);
+        // One of two now and then: most of what it draws.
+        const GenerateResult either = reply(model, tokens_for(*model, 30), sampling, draft, 50,
+                                            {Constraint::kRegex, "(ab[xy]cd){100}"});
+        CHECK(2 * either.accepted > either.drafted);
+        const GenerateResult any = reply(model, tokens_for(*model, 30), sampling, draft, 50);
+        CHECK(4 * any.accepted < any.drafted);
+    }
 }
 
 TEST_CASE("MTP: a session that is loaded, rewound or forked drafts on") {
