@@ -184,6 +184,27 @@ class Served(ServerTest):
                 if block.type == "tool_use":
                     Weather.model_validate(block.input)
 
+    def test_thoughts_are_counted_and_kept_apart(self):
+        members = {"model": "scripted", "messages": [{"role": "user", "content": "So?"}],
+                   "logprobs": True, "extra_body": {"chat_template_kwargs": {
+                       "enable_thinking": True}}}
+        made = self.openai.chat.completions.create(**members)
+        message = made.choices[0].message
+        self.assertEqual((message.reasoning_content, message.content), ("Hm, hm.", "Yes."))
+        self.assertEqual(made.usage.completion_tokens, 4)  # the thought, its end, content, end
+        self.assertEqual(made.usage.completion_tokens_details.reasoning_tokens, 1)
+        likelihoods = made.choices[0].logprobs.content
+        self.assertEqual([each.token for each in likelihoods], ["Yes.", "<|im_end|>"])
+        with self.openai.chat.completions.stream(**members) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].logprobs.content, likelihoods)
+        response = self.openai.responses.create(
+            model="scripted", input="So?", reasoning={"effort": "high"},
+            include=["message.output_text.logprobs"])
+        self.assertEqual(response.usage.output_tokens_details.reasoning_tokens, 1)
+        self.assertEqual([each.token for each in response.output[1].content[0].logprobs],
+                         ["Yes.", "<|im_end|>"])
+
     def test_conversations(self):
         user = turns_of(LLAMA)[0]["user"]
         made = self.openai.conversations.create(metadata={"topic": "k"})

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
         Generation *of = nullptr;
         uint32_t index = 0;
         command::Session session;
-        std::shared_ptr<Generation> self; // while the scheduler has the session
-        uint64_t begin = 0;               // positions that the session had
-        uint64_t reused = 0;              // stasis_session_info::tokens_reused then
-        uint64_t drawn = 0;               // by earlier tries
-        uint64_t drawn_before = 0;        // by those before the last one
-        std::string text;                 // of all events
-        std::string shown_stop;           // the stop string that ended it
+        std::shared_ptr<Generation> self;         // while the scheduler has the session
+        uint64_t begin = 0;                       // positions that the session had
+        uint64_t reused = 0;                      // stasis_session_info::tokens_reused then
+        uint64_t drawn = 0;                       // by earlier tries
+        uint64_t drawn_before = 0;                // by those before the last one
+        std::string text;                         // of all events
+        std::vector<size_t> ends;                 // of each token in it
+        std::vector<api::Likelihood> likelihoods; // of each token; the reply's are its content's
+        std::optional<size_t> content_from;       // the first token of the content
+        std::string shown_stop;                   // the stop string that ended it
         api::Reply reply;
         uint32_t stop_reason = STASIS_STOP_LENGTH;
         stasis_status status = STASIS_OK;
@@ -71,6 +75,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void align(stasis_session *session);
     void token(Choice &choice, const stasis_scheduler_event &event);
     void read_reply(Choice &choice, bool complete) const;
+    void add_likelihoods(Choice &choice, bool complete) const;
+    uint64_t thought_tokens(const Choice &choice) const;
     void add_likelihood(Choice &choice, const stasis_scheduler_event &event) const;
     void ended(Choice &choice, const stasis_scheduler_event &event);
     void finish(Choice &choice);

@@ -41,6 +41,12 @@ std::string cut_at_stop(std::string &text, const std::vector<std::string> &stops
     return which;
 }
 
+// Where the thoughts end in the text; npos: there are none, or they are not in one piece.
+size_t end_of_thoughts(const std::string &text, const std::string &thoughts) {
+    const size_t at = thoughts.empty() ? std::string::npos : text.find(thoughts);
+    return at == std::string::npos ? at : at + thoughts.size();
+}
+
 } // namespace
 
 void Generation::Choice::hear(const stasis_scheduler_event &event) {
@@ -81,13 +87,46 @@ void Generation::add_likelihood(Choice &choice, const stasis_scheduler_event &ev
                                    event.best_log_probabilities[i],
                                    {}});
     }
-    choice.reply.likelihoods.push_back(std::move(likelihood));
+    choice.likelihoods.push_back(std::move(likelihood));
+}
+
+// Gives the reply the likelihoods of its content: those of thoughts, and of what parts the two, are
+// left out.
+void Generation::add_likelihoods(Choice &choice, bool complete) const {
+    api::Reply &reply = choice.reply;
+    if (!choice.content_from && (!reply.content.empty() || (complete && reply.thoughts.empty()))) {
+        const size_t thought = end_of_thoughts(choice.text, reply.thoughts);
+        const size_t begin =
+            thought == std::string::npos ? 0 : choice.text.find(reply.content, thought);
+        size_t from = 0;
+        while (begin != std::string::npos && from < choice.ends.size() && begin != 0 &&
+               choice.ends[from] <= begin) {
+            ++from;
+        }
+        choice.content_from = from;
+    }
+    while (choice.content_from &&
+           *choice.content_from + reply.likelihoods.size() < choice.likelihoods.size()) {
+        reply.likelihoods.push_back(
+            choice.likelihoods[*choice.content_from + reply.likelihoods.size()]);
+    }
+}
+
+uint64_t Generation::thought_tokens(const Choice &choice) const {
+    const size_t end = end_of_thoughts(choice.text, choice.reply.thoughts);
+    return end == std::string::npos
+               ? 0
+               : static_cast<uint64_t>(
+                     std::upper_bound(choice.ends.begin(), choice.ends.end(), end) -
+                     choice.ends.begin());
 }
 
 // Reads the reply as its template's forms have it: thoughts, content, calls.
 void Generation::read_reply(Choice &choice, bool complete) const {
     if (!is_conversation()) {
         choice.reply.content = choice.text;
+        choice.content_from = 0;
+        add_likelihoods(choice, complete);
         return;
     }
     const std::string text = command::fetch_text(
@@ -105,6 +144,7 @@ void Generation::read_reply(Choice &choice, bool complete) const {
     if (!complete && choice.shown_stop.empty()) {
         reply.content.resize(reply.content.size() - held_back(reply.content, request_.stops));
     }
+    add_likelihoods(choice, complete);
     if (!message.contains("tool_calls")) {
         return;
     }
@@ -121,6 +161,7 @@ void Generation::read_reply(Choice &choice, bool complete) const {
 void Generation::token(Choice &choice, const stasis_scheduler_event &event) {
     ++engine_.counts().reply_tokens;
     choice.text.append(event.text, event.length);
+    choice.ends.push_back(choice.text.size());
     try {
         if (request_.log_probabilities) {
             add_likelihood(choice, event);
@@ -189,6 +230,7 @@ api::Outcome Generation::outcome_of(const Choice &choice) const {
     outcome.usage.cached =
         std::min(prompt_tokens_, choice.begin + (info.tokens_reused - choice.reused));
     outcome.usage.reply = choice.drawn;
+    outcome.usage.thoughts = thought_tokens(choice);
     outcome.id = digest_of(choice.session.get());
     return outcome;
 }
