@@ -85,7 +85,7 @@ class Limits(ServerTest):
             self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         # As a login shell has it: the server lets itself have more.
         server = self.serve(LLAMA, before=lambda: resource.setrlimit(
-            resource.RLIMIT_NOFILE, (256, 4500)))
+            resource.RLIMIT_NOFILE, (256, hard)))
         idle = [Client(self, server) for _ in range(1000)]
         ask = "GET /health HTTP/1.1\nHost: a\n\n"
         for client in idle:  # each is served, and stays

@@ -1,6 +1,5 @@
 // stasis serve: a server of models over HTTP, whose sessions are kept in a store. Options, signals,
 // and the order in which the parts begin and end; the parts are in tools/serve.
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -82,9 +81,8 @@ void wait_for_signal() {
     }
 }
 
-// Ends the process, whatever it waits for: what it has not answered by then is cut, as by a kill.
-void end_at_last(uint64_t seconds) {
-    std::this_thread::sleep_for(std::chrono::seconds(seconds));
+// Ends the process, whatever it waits for: what it has not answered is cut, as by a kill.
+void end_now() {
     say("ended before all was done: the store does not answer, or a pass takes long");
     std::_Exit(1);
 }
@@ -98,13 +96,18 @@ void wait_for_end(serve::http::Server &server, serve::Engine &engine, uint32_t s
         wait_for_signal();
         std::_Exit(1);
     }).detach();
-    constexpr uint64_t kLeast = 2;
-    std::thread(end_at_last, seconds + std::max<uint64_t>(seconds, kLeast)).detach();
-    engine.close(seconds);
+    if (!engine.close(seconds)) {
+        end_now();
+    }
     for (int i = 0; i < 500 && server.counts().connections > 0;
          ++i) { // last bytes are on their way
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    std::thread([] { // what workers do for others than replies
+        std::this_thread::sleep_for(std::chrono::seconds(10));
+        end_now();
+    })
+        .detach();
     server.stop();
 }
 

@@ -79,17 +79,18 @@ size_t Engine::running() const {
     return running_;
 }
 
-void Engine::close(uint32_t seconds) {
+bool Engine::close(uint32_t seconds) {
+    constexpr uint32_t kLeast = 5; // for a pass to end, and a put
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     const auto over = [this] { return requests_.empty(); };
     if (changed_.wait_for(lock, std::chrono::seconds(seconds), over)) {
-        return;
+        return true;
     }
     for (stasis_cancel *request : requests_) {
         stasis_cancel_request(request);
     }
-    changed_.wait(lock, over);
+    return changed_.wait_for(lock, std::chrono::seconds(std::max(seconds, kLeast)), over);
 }
 
 } // namespace serve

@@ -59,8 +59,8 @@ class Engine {
     // Ends the workers, after all that was given to them. Nothing may come any more.
     void finish();
     // Refuses all that comes. Then waits until nothing runs, or, after the time, cancels what does
-    // and waits for that.
-    void close(uint32_t seconds);
+    // and waits as long again, some seconds at least. False: something still runs.
+    bool close(uint32_t seconds);
     bool closing() const { return closing_.load(); }
 
   private:
