@@ -106,19 +106,38 @@ StoredTree NodeWriter::write(const TreeShape &shape, const StoredTree &old, uint
                 refs.push_back(old.levels[level][index]);
                 continue;
             }
-            Bytes node = node_header(shape, level, index);
-            const uint64_t begin = index * (level == 0 ? shape.leaf_items() : kTreeFan);
-            const uint32_t count = shape.node_count(level, index);
-            if (level == 0) {
-                leaf(node, begin, begin + count);
-            } else {
-                add_children(node, std::span(tree.levels[level - 1]).subspan(begin, count));
-            }
-            refs.push_back(put(node, old, level, index));
+            refs.push_back(put(make(shape, level, index, tree, leaf), old, level, index));
         }
         tree.levels.push_back(std::move(refs));
     }
     return tree;
+}
+
+StoredTree NodeWriter::write_full(const TreeShape &shape, const Leaf &leaf) {
+    StoredTree tree;
+    uint64_t span = shape.leaf_items();
+    for (uint32_t level = 0; shape.items >= span; ++level, span *= kTreeFan) {
+        std::vector<NodeRef> refs;
+        for (uint64_t index = 0; index < shape.items / span; ++index) {
+            refs.push_back(put(make(shape, level, index, tree, leaf), {}, level, index));
+        }
+        tree.levels.push_back(std::move(refs));
+    }
+    return tree;
+}
+
+// A node's bytes; the levels below it are there.
+Bytes NodeWriter::make(const TreeShape &shape, uint32_t level, uint64_t index,
+                       const StoredTree &below, const Leaf &leaf) const {
+    Bytes node = node_header(shape, level, index);
+    const uint64_t begin = index * (level == 0 ? shape.leaf_items() : kTreeFan);
+    const uint32_t count = shape.node_count(level, index);
+    if (level == 0) {
+        leaf(node, begin, begin + count);
+    } else {
+        add_children(node, std::span(below.levels[level - 1]).subspan(begin, count));
+    }
+    return node;
 }
 
 void NodeWriter::flush() {

@@ -51,6 +51,16 @@ class NodeWriter {
                          add(node, std::span(items).subspan(begin, end - begin));
                      });
     }
+    // Writes the nodes that each list has which begins with these items and goes on. With them as
+    // `old`, and with `full_items` of the items, `write` writes the rest of such a list.
+    template <typename Item>
+    StoredTree write_full(TreeKind kind, uint32_t group, std::span<const Item> items,
+                          void (*add)(Bytes &, std::span<const Item>)) {
+        return write_full({kind, group, items.size()},
+                          [&](Bytes &node, uint64_t begin, uint64_t end) {
+                              add(node, items.subspan(begin, end - begin));
+                          });
+    }
     void flush(); // after the last tree
 
   private:
@@ -59,6 +69,9 @@ class NodeWriter {
     using Leaf = std::function<void(Bytes &node, uint64_t begin, uint64_t end)>;
     StoredTree write(const TreeShape &shape, const StoredTree &old, uint64_t unchanged,
                      const Leaf &leaf);
+    StoredTree write_full(const TreeShape &shape, const Leaf &leaf);
+    Bytes make(const TreeShape &shape, uint32_t level, uint64_t index, const StoredTree &below,
+               const Leaf &leaf) const;
     NodeRef put(const Bytes &node, const StoredTree &old, uint32_t level, uint64_t index);
 
     Output &output_;

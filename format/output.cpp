@@ -56,6 +56,13 @@ uint64_t Output::append(const Frame &frame, const void *stored) {
     return offset;
 }
 
+void Output::cut() {
+    flush();
+    if (sink_.cut != nullptr) {
+        sink_.cut(sink_.user);
+    }
+}
+
 uint64_t Output::append_lent(const Frame &frame, uint64_t lent) {
     const uint64_t offset = next_;
     const FrameBytes bytes = encode_frame(frame);

@@ -40,6 +40,7 @@ class Output {
     // The same; the stored bytes are those that the sink's lender has at this offset.
     uint64_t append_lent(const Frame &frame, uint64_t lent);
     void flush(); // writes the gathered bytes
+    void cut();   // tells the sink
     void report() const { watch_.step(done_, total_); }
 
   private:

@@ -14,6 +14,9 @@ struct Sink {
     // Null, or: writes the bytes that the lender of the save (SaveOptions::lender) has from this
     // offset on, the stored bytes of a section. Throws Error.
     void (*lend)(void *user, uint64_t offset, uint64_t size_bytes) = nullptr;
+    // Null, or: told between two sections that what was written so far is likely to be written by
+    // others too, who begin in the same way.
+    void (*cut)(void *user) = nullptr;
 };
 
 struct Source {

@@ -353,12 +353,13 @@ bool SaveInput::has_data(size_t group, uint64_t index) const {
     return pages_in != nullptr ? pages_in->stored(group, index) : state.pages[group][index].kept();
 }
 
-std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput &input) {
+PageTables write_pages(Output &output, const SaveInput &input,
+                       const std::function<void(const PageTables &)> &between) {
     const State &state = input.state;
     const auto comparable = [&](const Snapshot *other) {
         return other != nullptr && same_geometry(other->state(), state) ? other : nullptr;
     };
-    std::vector<std::vector<PageRecord>> table(state.pages.size());
+    PageTables table(state.pages.size());
     std::vector<Job> jobs;
     uint64_t total = 0;
     for (size_t group = 0; group < table.size(); ++group) {
@@ -384,6 +385,7 @@ std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput
     }
     output.expect(total);
     output.report();
+    between(table);
     write_jobs(output, jobs, input);
     return table;
 }

@@ -2,6 +2,7 @@
 // runs, or fingerprints (FORMAT.md, "Pages"). Must not know roots or trees.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "format/layout.h"
@@ -22,7 +23,11 @@ struct SaveInput {
     bool has_data(size_t group, uint64_t index) const;
 };
 
-// Appends the missing runs and returns the whole page tables, [group][index].
-std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput &input);
+using PageTables = std::vector<std::vector<PageRecord>>; // [group][index]
+
+// Appends the missing runs and returns the whole page tables. `between` is called when runs of a
+// lender were appended, and none of one's own.
+PageTables write_pages(Output &output, const SaveInput &input,
+                       const std::function<void(const PageTables &)> &between);
 
 } // namespace stasis::format

@@ -103,12 +103,76 @@ OldLists old_lists(const SaveInput &input) {
     return old;
 }
 
+// How many of the first pages have all of their slots, in runs that are written.
+size_t whole_pages(const State &state, const std::vector<PageRecord> &table) {
+    size_t count = 0;
+    for (const PageRecord &page : table) {
+        uint32_t used = 0;
+        for (const Run &run : page.runs) {
+            used += run.used;
+        }
+        if (used != state.page_positions) {
+            break;
+        }
+        ++count;
+    }
+    return count;
+}
+
+// Appends the nodes of what the state has in common with the lender, behind its runs, and ends
+// there what others have too who go on from the same place. They are the old lists for the rest.
+void write_common(Output &output, const SaveInput &input, const PageTables &pages,
+                  const TokenTexts &texts, OldLists &old) {
+    constexpr uint64_t kLeast = 1024; // tokens, of which it is worth an object
+    const State &state = input.state;
+    const std::vector<TokenEntry> &theirs = input.options.lender->state().log;
+    const std::span<const TokenEntry> log = state.log;
+    const auto common = static_cast<size_t>(
+        std::mismatch(log.begin(), log.end(), theirs.begin(), theirs.end()).first - log.begin());
+    if (common < kLeast) {
+        return;
+    }
+    std::vector<bool> used(state.vocabulary);
+    for (const TokenEntry &entry : log.first(common)) {
+        used[entry.token] = true;
+    }
+    size_t known = 0; // texts are in the order in which the log first uses them
+    while (known < texts.size() && used[texts[known].first]) {
+        ++known;
+    }
+    NodeWriter nodes(output);
+    old.log = log.first(common);
+    old.texts = std::span(texts).first(known);
+    old.trees.log = nodes.write_full(TreeKind::log, 0, old.log, add_entries);
+    old.trees.texts = nodes.write_full(TreeKind::texts, 0, old.texts, add_texts);
+    for (uint32_t group = 0; group < pages.size(); ++group) {
+        old.pages[group] = std::span(pages[group]).first(whole_pages(state, pages[group]));
+        old.trees.pages[group] =
+            nodes.write_full(TreeKind::pages, group, old.pages[group], add_pages);
+    }
+    nodes.flush();
+    output.cut();
+}
+
+// Appends the missing runs, and what is common with a lender between its runs and the others.
+void write_pages_of(Output &output, const SaveInput &input, Contents &written, OldLists &old) {
+    const bool lent = input.options.lender != nullptr;
+    written.pages = write_pages(output, input, [&](const PageTables &pages) {
+        if (lent) {
+            write_common(output, input, pages, written.texts, old);
+        }
+    });
+    for (size_t group = 0; lent && group < old.pages.size(); ++group) {
+        old.pages[group] = std::span(written.pages[group]).first(old.pages[group].size());
+    }
+}
+
 // Appends everything that the file does not hold already, and the manifest last. Returns all that
 // is written except the state itself.
 std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const State &state = input.state;
     const Layout before = input.old != nullptr ? input.old->layout() : Layout{};
-    const OldLists old = old_lists(input);
+    OldLists old = old_lists(input);
     const auto written = std::make_shared<Contents>();
     const Contents *const held = input.old != nullptr ? input.old->contents().get() : nullptr;
     written->texts = continued_texts(old.texts, state.token_texts, state.log);
@@ -129,7 +193,7 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
         output.put(SectionKind::identity, identity.data(), identity.size(), before.identity);
     layout.states = states_in_file(input);
     output.expect(missing_state_bytes(input, layout.states));
-    written->pages = write_pages(output, input);
+    write_pages_of(output, input, *written, old);
     write_states(output, input, layout.states);
 
     // Trees, which refer to the pages.

@@ -34,12 +34,13 @@ SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &coun
                        const Watch &watch) {
     const Bytes bytes = encode_segment(segment);
     const Digest digest = Sha256().bytes(bytes.data(), bytes.size()).finish();
+    bool there = false;
     if (repair) {
-        put_payload(backend, digest, bytes, repair, watch);
+        there = put_payload(backend, digest, bytes, repair, watch);
     } else {
         backend.put(object_key(digest), bytes, watch);
     }
-    counts.written += bytes.size();
+    (there ? counts.shared : counts.written) += bytes.size();
     return {digest, segment.end, bytes.size(),
             segment.end - segment.begin - segment.inlined.size()};
 }
@@ -113,17 +114,25 @@ size_t SegmentSink::take(const uint8_t *data, size_t size_bytes) {
     return count;
 }
 
+void SegmentSink::end_segment(bool common) {
+    put_payloads();
+    segments_.push_back(put_segment(backend_, segment_, counts_, repair_ || common, watch_));
+    const uint64_t begin = segment_.end;
+    segment_ = {};
+    segment_.begin = segment_.end = begin;
+}
+
+void SegmentSink::cut(void *user) {
+    static_cast<SegmentSink *>(user)->end_segment(true);
+}
+
 void SegmentSink::begin_section() {
     FrameBytes bytes;
     std::copy(frame_.begin(), frame_.end(), bytes.begin());
     const Frame frame = decode_frame(bytes, segment_.end);
     // Here, where a section ends, a segment that is large enough does.
     if (segment_.inlined.size() >= kInlineMax) {
-        put_payloads();
-        segments_.push_back(put_segment(backend_, segment_, counts_, repair_, watch_));
-        const uint64_t begin = segment_.end;
-        segment_ = {};
-        segment_.begin = segment_.end = begin;
+        end_segment(false);
     }
     segment_.inlined.insert(segment_.inlined.end(), frame_.begin(), frame_.end());
     segment_.end += kFrameBytes;

@@ -31,7 +31,7 @@ class SegmentSink {
 
     // Takes whole sections in any pieces. Payloads are put several at once, on the caller's
     // threads, when some tens of megabytes of them have come together.
-    Sink sink() { return {this, write, lend}; }
+    Sink sink() { return {this, write, lend, cut}; }
     // Puts what is left but the last segment, which the caller may merge with others before it
     // is put. All sections must be whole.
     Segment finish();
@@ -41,10 +41,12 @@ class SegmentSink {
   private:
     static void write(void *user, const void *data, size_t size_bytes);
     static void lend(void *user, uint64_t offset, uint64_t size_bytes);
+    static void cut(void *user);
     size_t take(const uint8_t *data, size_t size_bytes);
     void begin_section();
     void end_piece();
     void put_payloads();
+    void end_segment(bool common); // which others may have put, damaged by now
 
     Backend &backend_;
     const Parallel parallel_;

@@ -279,3 +279,25 @@ TEST_CASE("store: whatever kind it is, a writer that is killed at any moment lea
     }
     CHECK(position != 0);
 }
+
+TEST_CASE("store: a damaged segment that sessions have in common is put anew by the next of them") {
+    MemoryStore memory;
+    const auto put = [&](uint64_t seed) {
+        StorePutOptions options;
+        options.lender = seed == 2 ? "" : "2";
+        const State state = sample_state(large_pages(2110, seed, 2070));
+        memory.store.put(state, std::to_string(seed), options);
+        return state;
+    };
+    put(2);
+    const State third = put(3);
+    const std::vector<SegmentRef> segments = memory.store.open("3").ranges->root().segments;
+    REQUIRE(segments.size() == 2);
+    const std::string key = object_key(segments[0].digest);
+    REQUIRE(memory.backend->damage(key, 4000));
+    CHECK(error_of([&] { memory.get("3"); }).find(key) != std::string::npos);
+    const State fourth = put(4);
+    CHECK(memory.store.open("4").ranges->root().segments[0].digest == segments[0].digest);
+    check_same(fourth, memory.get("4"));
+    check_same(third, memory.get("3"));
+}
