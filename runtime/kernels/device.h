@@ -16,7 +16,7 @@
 namespace stasis::kernels {
 
 // The version of this header. A module states the version that it was built for.
-inline constexpr uint32_t kDeviceVersion = 2;
+inline constexpr uint32_t kDeviceVersion = 3;
 
 // An error, in the driver's or the module's words.
 struct DeviceError {
@@ -200,6 +200,8 @@ struct DeviceAttention {
     float *maximum = nullptr; // [rows][heads][blocks]
     float *sum = nullptr;     // the same; 0 marks a block without visible slots
     float *partial = nullptr; // [rows][heads][blocks][head_dim]
+    // [rows][kv_heads], zeros before and after: a workspace of attend_rows. Null for others.
+    uint32_t *arrived = nullptr;
 };
 
 // Rows of one sequence that attend_tiles computes together.
@@ -313,6 +315,8 @@ struct DeviceTable {
     void (*attend_blocks)(DeviceQueue *queue, const DeviceAttention &task);
     void (*attend_tiles)(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
                          size_t tile_count);
+    // `heads`, then `attend_blocks`, of a pass in which each row is the only one of its sequence.
+    void (*attend_rows)(DeviceQueue *queue, const DeviceHeads &heads, const DeviceAttention &task);
     void (*receive)(DeviceQueue *queue, const DeviceReceive &task);
     void (*softcap)(DeviceQueue *queue, float *x, size_t n, float cap);
     void (*draw)(DeviceQueue *queue, const DeviceDraw &task);

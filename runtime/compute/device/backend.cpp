@@ -119,7 +119,7 @@ void project_heads_on_device(Pass &pass, size_t layer) {
                  pinned(on)});
 }
 
-void finish_heads_on_device(Pass &pass, size_t layer) {
+kernels::DeviceHeads heads_task(Pass &pass, size_t layer) {
     DeviceScratch &on = *pass.device;
     const Config &config = pass.network.config;
     const DeviceLayer &weights = on.model.layers[layer];
@@ -145,7 +145,19 @@ void finish_heads_on_device(Pass &pass, size_t layer) {
     task.cosine = on.ropes[config.layer[layer].rope].cosine;
     task.sine = on.ropes[config.layer[layer].rope].sine;
     task.rounded = on.rounded;
-    on.queue.table().heads(on.queue.get(), task);
+    return task;
+}
+
+// Reports whether attention finishes the heads itself: each row is the only one of its sequence.
+bool attends_rows(const DeviceScratch &on) {
+    return on.tile_count == 0 && on.pass.row_count == on.pass.sequence_count;
+}
+
+void finish_heads_on_device(Pass &pass, size_t layer) {
+    DeviceScratch &on = *pass.device;
+    if (!attends_rows(on)) {
+        on.queue.table().heads(on.queue.get(), heads_task(pass, layer));
+    }
 }
 
 void attend_on_device(Pass &pass, size_t layer) {
@@ -171,8 +183,11 @@ void attend_on_device(Pass &pass, size_t layer) {
     task.maximum = on.maximum;
     task.sum = on.sum;
     task.partial = on.partial;
+    task.arrived = on.arrived;
 
-    if (on.tile_count == 0) {
+    if (attends_rows(on)) {
+        on.queue.table().attend_rows(on.queue.get(), heads_task(pass, layer), task);
+    } else if (on.tile_count == 0) {
         on.queue.table().attend_blocks(on.queue.get(), task);
     } else {
         on.queue.table().attend_tiles(on.queue.get(), task, on.tiles, on.tile_count);

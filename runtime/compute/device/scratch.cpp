@@ -112,6 +112,7 @@ void DeviceScratch::fit(const Config &config, size_t wanted) {
         gate = carver.take<float>(wanted * config.intermediate);
         up = carver.take<float>(wanted * config.intermediate);
         hidden = carver.take<uint16_t>(wanted * config.hidden);
+        arrived = carver.take<uint32_t>(wanted * config.kv_heads);
         if (model.groups.by_32) {
             quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
         }
@@ -127,6 +128,7 @@ void DeviceScratch::fit(const Config &config, size_t wanted) {
     forget_recorded();
     storage.grow(carve(nullptr));
     carve(static_cast<uint8_t *>(storage.data()));
+    table.clear(queue.get(), arrived, 1, wanted * config.kv_heads * sizeof(uint32_t), 0);
     results.grow(wanted * sizeof(uint32_t));
     failed_here = static_cast<uint32_t *>(results.data());
     rows = wanted;

@@ -56,6 +56,7 @@ struct DeviceScratch {
     size_t padded = 0;     // as Pass::padded
     size_t blocks = 0;     // blocks of partial results reserved for each row and head
     float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
+    uint32_t *arrived = nullptr; // as in DeviceAttention
     uint32_t *failed_here = nullptr; // pinned, [rows]: the host's copy of `pass.failed`
 
     DeviceReceived received; // the sequences that track attention

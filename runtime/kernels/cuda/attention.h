@@ -123,7 +123,7 @@ struct alignas(16) Step {
 // (sum 0: no slot is visible, and the maximum is -infinity). `running`, the maximum before them,
 // becomes the maximum after them.
 __device__ inline Step step_of(float maximum, float sum, float &running) {
-    const unsigned lane = threadIdx.x;
+    const unsigned lane = threadIdx.x % kWarp;
     float largest = maximum; // of the blocks up to and including this lane's
     for (unsigned by = 1; by < kWarp; by *= 2) {
         const float other = __shfl_up_sync(kAllLanes, largest, by);

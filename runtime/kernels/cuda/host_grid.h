@@ -19,6 +19,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __shared__ static
 #define __grid_constant__
 
@@ -121,6 +122,7 @@ template <typename T> T value_of(uint64_t bits) {
 inline void __syncthreads() {
     stasis::kernels::device::host_grid::block_barrier();
 }
+inline void __threadfence() {}
 inline int __syncthreads_or(int value) {
     return stasis::kernels::device::host_grid::any_of_block(value != 0) ? 1 : 0;
 }

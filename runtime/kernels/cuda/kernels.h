@@ -11,7 +11,7 @@ void add_quant(DeviceTable &table);     // quant_rows.cu: quantize, quantized_by
 void add_heads(DeviceTable &table);     // heads.cu: heads
 void add_products(DeviceTable &table);  // product*.cu: measure, product, gated_product
 void add_draw(DeviceTable &table);      // draw.cu: draw
-void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles, receive
+void add_attention(DeviceTable &table); // attention*.cu: attend_*, receive
 void add_pinned(DeviceTable &table);    // cublaslt.cu: pin_products
 
 // Enqueues a product by the algorithm that `pin_products` chose for its shape. The module provides
