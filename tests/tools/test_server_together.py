@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import threading
+import time
 
 from served import ServerTest
 from stasis_process import GEMMA, LLAMA, WITHOUT_TOKENIZER, turns_of
@@ -118,6 +119,29 @@ class Together(ServerTest):
         self.assertEqual(last["response"]["output"][0]["content"], replies[0][2])
         self.assertEqual([status for status, _ in answers], [200] * len(short), answers)
         self.assertEqual([said(json.loads(data)) for _, data in answers], replies[1:])
+
+    def test_a_stream_that_waits_is_pinged(self):
+        endless = {"input": "a", "max_output_tokens": 900, "logit_bias": {"2": -100, "4": -100}}
+        server = self.serve(LLAMA)
+        reply = self.post(server, RESPONSES, endless)
+        session = self.get(server, f"/v1/sessions/{reply['id'].removeprefix('resp_')}")
+        server.kill()
+        server = self.serve(LLAMA, "--kv-budget", session["kv_bytes"], "--ping-ms", 1)
+        long = " ".join([turn["user"] for turn in turns_of(LLAMA)] * 4)
+        for path, body, sign in (
+                ("/v1/messages", {"max_tokens": 3, "messages": [
+                    {"role": "user", "content": long}]}, b'data: {"type":"ping"}\n'),
+                (RESPONSES, {"input": long + " ", "max_output_tokens": 3}, b": ping\n")):
+            lines, limit = [], time.monotonic() + 60
+            while sign not in lines:  # until it came in time to be kept waiting
+                self.assertLess(time.monotonic(), limit, lines)
+                busy, first = server.open("POST", RESPONSES, {**endless, "stream": True})
+                connection, stream = server.open("POST", path, {**body, "stream": True})
+                lines = list(stream)
+                self.assertGreater(len(lines), 6)
+                first.read()
+                connection.close()
+                busy.close()
 
     def test_what_memory_can_never_hold(self):
         server = self.serve(LLAMA, "--kv-budget", 10000)

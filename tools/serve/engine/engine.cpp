@@ -21,7 +21,8 @@ Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
       kept_(sessions_.store(), models_),
       slow_workers_(std::make_unique<Workers>(kSlowWorkers, kSlowWorkers)),
       workers_(std::make_unique<Workers>(kWorkers,
-                                         std::min(kWorkers + limits.running_max, kWorkersMost))) {}
+                                         std::min(kWorkers + limits.running_max, kWorkersMost))),
+      pinger_(limits.ping_ms) {}
 
 ServedModel &Engine::model(const std::string &name) const {
     for (const std::unique_ptr<ServedModel> &model : models_) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/serve/engine/kept.h"
+#include "tools/serve/engine/pinger.h"
 #include "tools/serve/engine/served_model.h"
 #include "tools/serve/engine/sessions.h"
 #include "tools/serve/engine/workers.h"
@@ -22,6 +23,7 @@ struct EngineLimits {
     size_t running_max = 256;   // replies that run or wait at the same time; more get 429
     uint64_t tokens_max = 0;    // of a reply; 0: up to the model's context
     uint64_t timeout_ms = 0;    // of a reply; 0: none
+    uint64_t ping_ms = 15000;   // of silence in a stream before a sign of life
     size_t live_max = 64;       // sessions kept in memory that do not run ...
     uint64_t live_bytes = uint64_t{1} << 30; // ... with keys and values of at most this many bytes
 };
@@ -43,6 +45,7 @@ class Engine {
     Sessions &sessions() { return sessions_; }
     KeptConversations &kept() { return kept_; }
     // For what a reply waits for; and for what may take minutes, and must not keep replies waiting.
+    Pinger &pinger() { return pinger_; }
     Workers &workers() { return *workers_; }
     Workers &slow_workers() { return *slow_workers_; }
     // Throws api::Refused: too much waits for the slow ones already.
@@ -77,6 +80,7 @@ class Engine {
     // Their threads end before all above; those of `workers_` first, whose work may be for the
     // others.
     std::unique_ptr<Workers> slow_workers_, workers_;
+    Pinger pinger_; // its thread ends first
 };
 
 } // namespace serve

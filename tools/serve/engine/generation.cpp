@@ -56,6 +56,9 @@ void Generation::start() {
         refuse(refused);
         return;
     }
+    if (request_.stream) {
+        engine_.pinger().add(weak_from_this());
+    }
     engine_.workers().post([self = shared_from_this()] { self->prepare(); });
 }
 
@@ -85,7 +88,16 @@ void Generation::refuse(const api::Refused &refused) {
 void Generation::send(const std::string &piece) {
     if (!piece.empty()) {
         exchange_->write(piece);
+        sent_ = true;
     }
+}
+
+void Generation::ping() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (begun_ && request_.stream && !failed_ && open_ > 0 && !sent_) {
+        send(writer_->ping());
+    }
+    sent_ = false;
 }
 
 void Generation::write_conversation() {

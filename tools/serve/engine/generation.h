@@ -15,16 +15,17 @@
 
 namespace serve {
 
-class Generation : public std::enable_shared_from_this<Generation> {
+class Generation : public std::enable_shared_from_this<Generation>, public Pinged {
   public:
     Generation(Engine &engine, std::shared_ptr<http::Exchange> exchange,
                api::GenerationRequest request, std::string tenant);
-    ~Generation();
+    ~Generation() override;
 
     // Refuses the request or begins it; returns at once. The reply goes to the exchange.
     void start();
     // Ends the replies that run, which keep what they have.
     void cancel();
+    void ping() override;
 
   private:
     // One of the replies.
@@ -119,6 +120,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::mutex mutex_;                 // of all below, and of the writer
     size_t open_ = 0;                  // choices that have not ended
     bool failed_ = false;
+    bool sent_ = false; // something, since the last ping
 };
 
 } // namespace serve
