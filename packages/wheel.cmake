@@ -1,6 +1,7 @@
-# What a wheel for Python carries (tools/wheel): the library, the command and the CUDA module, with
-# everything but libc inside, for glibc 2.28. The libraries that they use are Debian's static ones;
-# of SentencePiece, which has none there, pkg-config tells the place (preset `wheel`).
+# What a wheel for Python carries (tools/wheel): the library, the command, the module for object
+# storage and the CUDA module, with everything but libc inside, for glibc 2.28. The libraries that
+# they use are Debian's static ones; of SentencePiece, which has none there, pkg-config tells the
+# place (preset `wheel`), and libcurl is one without what Debian's needs for other protocols.
 option(STASIS_WHEEL "make the targets of tools/wheel" OFF)
 if(NOT STASIS_WHEEL)
   return()
@@ -68,6 +69,19 @@ endforeach()
 find_library(STASIS_STATIC_event_core libevent_core.a REQUIRED)
 target_link_libraries(stasis_wheel_command PRIVATE stasis_wheel ${STASIS_STATIC_crypto} ${EDITOR}
   ${STASIS_STATIC_event_core})
+
+add_library(stasis_wheel_s3 MODULE glibc_2_28.c $<TARGET_OBJECTS:stasis_s3>
+  $<TARGET_OBJECTS:stasis_s3_objects>)
+stasis_for_wheel(stasis_wheel_s3)
+set_target_properties(stasis_wheel_s3 PROPERTIES OUTPUT_NAME stasis_s3 SUFFIX .so.0 NO_SONAME ON
+  LINK_DEPENDS ${CMAKE_SOURCE_DIR}/modules/s3/exports.map)
+target_link_options(stasis_wheel_s3 PRIVATE -Wl,-soname,libstasis_s3.so.0
+  -Wl,--version-script=${CMAKE_SOURCE_DIR}/modules/s3/exports.map)
+find_library(STASIS_STATIC_curl libcurl.a PATHS ${CMAKE_SOURCE_DIR}/build/curl/root
+  NO_DEFAULT_PATH REQUIRED)
+find_library(STASIS_STATIC_ssl libssl.a REQUIRED)
+target_link_libraries(stasis_wheel_s3 PRIVATE ${STASIS_STATIC_curl} ${STASIS_STATIC_ssl}
+  ${STASIS_STATIC_crypto})
 
 if(TARGET stasis_cuda)
   add_library(stasis_wheel_cuda MODULE glibc_2_28.c $<TARGET_OBJECTS:stasis_cuda>)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -144,7 +145,37 @@ void add_header(Line &line, const std::string &text) {
     line.headers.reset(longer);
 }
 
-void prepare(Line &line, Exchange &exchange) {
+// Where systems keep the certificates of those whom they believe: Debian, Fedora and RHEL,
+// openSUSE, Alpine and Arch.
+constexpr const char *kAuthorities[] = {"/etc/ssl/certs/ca-certificates.crt",
+                                        "/etc/pki/tls/certs/ca-bundle.crt",
+                                        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+                                        "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+
+// A system's libcurl knows the place. The one in a wheel was built for no system (tools/wheel): it
+// is told what SSL_CERT_FILE names, as Python's own TLS is, or else the first that is there.
+std::string find_authorities() {
+    CURL *const easy = curl_easy_init();
+    if (easy == nullptr) {
+        fail(STASIS_NO_MEMORY, "s3: an allocation failed");
+    }
+    char *file = nullptr, *folder = nullptr;
+    curl_easy_getinfo(easy, CURLINFO_CAINFO, &file);
+    curl_easy_getinfo(easy, CURLINFO_CAPATH, &folder);
+    const bool known = file != nullptr || folder != nullptr;
+    curl_easy_cleanup(easy);
+    if (known) {
+        return "";
+    }
+    if (const char *given = std::getenv("SSL_CERT_FILE"); given != nullptr && *given != '\0') {
+        return given;
+    }
+    const auto *found = std::find_if(std::begin(kAuthorities), std::end(kAuthorities),
+                                     [](const char *path) { return ::access(path, R_OK) == 0; });
+    return found != std::end(kAuthorities) ? *found : "";
+}
+
+void prepare(Line &line, Exchange &exchange, const std::string &authorities) {
     CURL *const easy = line.easy;
     curl_easy_reset(easy); // connections stay
     line.exchange = &exchange;
@@ -186,6 +217,9 @@ void prepare(Line &line, Exchange &exchange) {
     }
     add_header(line, "Expect:"); // no wait for leave to send
     set(easy, CURLOPT_HTTPHEADER, line.headers.get());
+    if (!authorities.empty()) {
+        set(easy, CURLOPT_CAINFO, authorities.c_str());
+    }
 }
 
 void finish(Line &line, CURLcode code) {
@@ -225,7 +259,7 @@ void Http::Close::operator()(Lane *lane) const {
     delete lane;
 }
 
-Http::Http() : process_(::getpid()) {
+Http::Http() : process_(::getpid()), authorities_(find_authorities()) {
     idle_.reserve(kIdleMax);
 }
 
@@ -275,7 +309,7 @@ void Http::run(std::span<Exchange> exchanges, const Host &host) {
     }
     for (size_t i = 0; i < exchanges.size(); ++i) {
         Line &line = *lane->lines[i];
-        prepare(line, exchanges[i]);
+        prepare(line, exchanges[i], authorities_);
         if (curl_multi_add_handle(lane->multi, line.easy) != CURLM_OK) {
             fail_curl("a transfer cannot be added");
         }

@@ -52,6 +52,7 @@ class Http {
     void give_back(OwnLane lane);
 
     const pid_t process_;
+    const std::string authorities_; // whose certificates are believed; "": libcurl knows them
     std::mutex mutex_;
     std::vector<OwnLane> idle_;
 };

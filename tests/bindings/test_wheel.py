@@ -13,7 +13,9 @@ import venv
 import zipfile
 from pathlib import Path
 
+import seaweedfs
 from stasis_process import GEMMA, ROOT, command, turns_of
+from troubled_s3 import TroubledService
 
 FIRST = turns_of(GEMMA)[0]
 SECONDS_MAX = 10  # of pip install and the first reply
@@ -26,6 +28,19 @@ print(session.digest)
 print([line.split()[-1] for line in open("/proc/self/maps") if "libstasis.so" in line][0])
 print(sorted({line.split()[-1] for line in open("/proc/self/maps")
               if any(name in line for name in ("crypto", "zstd", "pcre", "sentencepiece"))
+              and "python" not in line.split()[-1]}))
+"""
+STORE = """
+import stasis, sys
+model = stasis.Model(sys.argv[1])
+session = model.session()
+session.append([5, 7, 11])
+with stasis.Store(sys.argv[2]) as store:
+    store.put(session, "talk")
+    print(store.get(model, "talk").digest == session.digest, [each.name for each in store.list()])
+print([line.split()[-1] for line in open("/proc/self/maps") if "libstasis_s3" in line][0])
+print(sorted({line.split()[-1] for line in open("/proc/self/maps")
+              if any(name in line for name in ("libcurl", "libssl", "libcrypto"))
               and "python" not in line.split()[-1]}))
 """
 
@@ -87,10 +102,40 @@ class Wheel(unittest.TestCase):
                 env=variables)
         self.assertEqual(list((self.folder / "first").rglob("*stasis*")), [])
 
+    def test_stores_in_object_storage(self):
+        """The module, its libcurl and its TLS came along; who answers must be believed."""
+        programs, variables = self.environment("objects")
+        variables = {key: value for key, value in variables.items() if key != "SSL_CERT_FILE"}
+        variables.update(AWS_ACCESS_KEY_ID=seaweedfs.ACCESS,
+                         AWS_SECRET_ACCESS_KEY=seaweedfs.SECRET)
+        self.ok(programs / "python3", "-m", "pip", "install", "--no-index", "-q", self.wheel,
+                env=variables)
+        certificate = self.folder / "certificate.pem"
+        self.ok("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                "-nodes", "-days", "2", "-subj", "/CN=stasis", "-addext",
+                "subjectAltName=IP:127.0.0.1", "-keyout", certificate, "-out",
+                self.folder / "public.pem")
+        with open(certificate, "a", encoding="utf-8") as both:
+            both.write((self.folder / "public.pem").read_text(encoding="utf-8"))
+        plain, tls = TroubledService(self), TroubledService(self, certificate)
+        believed = dict(variables, SSL_CERT_FILE=str(self.folder / "public.pem"))
+        for uri, env in ((plain.uri, variables), (tls.uri, believed)):
+            done, module, systems = self.ok(programs / "python3", "-c", STORE, GEMMA, uri,
+                                            env=env).splitlines()
+            self.assertEqual(done, "True ['talk']")
+            self.assertTrue(module.startswith(str((self.folder / "objects").resolve())), module)
+            self.assertEqual(systems, "[]")
+            self.assertIn("talk", self.ok(programs / "stasis", "store", uri, "list", env=env))
+        refused = subprocess.run([programs / "stasis", "store", tls.uri, "list"], env=variables,
+                                 capture_output=True, text=True, timeout=300, check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("certificate", refused.stderr)
+
     def test_what_is_in_it(self):
         with zipfile.ZipFile(self.wheel) as archive:
             names = archive.namelist()
             self.assertIn("stasis/lib/libstasis.so.0", names)
+            self.assertIn("stasis/lib/libstasis_s3.so.0", names)
             self.assertIn("stasis/py.typed", names)
             for path in (ROOT / "bindings/python/stasis").glob("*.py"):
                 self.assertEqual(archive.read(f"stasis/{path.name}"), path.read_bytes())

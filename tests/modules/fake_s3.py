@@ -2,12 +2,14 @@
 # conditions, lists in pages, and makes trouble as it is told. Prints its port; ends with its
 # standard input. A request to /_trouble sets the trouble (JSON in the body, {} for none) and begins
 # the counts anew; one to /_counts returns them.
-# Usage: fake_s3.py ACCESS_KEY SECRET_KEY [SESSION_TOKEN]
+# With a certificate and its key in one file it speaks TLS.
+# Usage: fake_s3.py ACCESS_KEY SECRET_KEY [SESSION_TOKEN [CERTIFICATE]]
 import hashlib
 import hmac
 import json
 import os
 import socketserver
+import ssl
 import sys
 import threading
 import time
@@ -16,7 +18,7 @@ from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-ACCESS, SECRET, TOKEN = (sys.argv[1:] + [""])[:3]
+ACCESS, SECRET, TOKEN, CERTIFICATE = (sys.argv[1:] + ["", ""])[:4]
 LOCK = threading.Lock()
 OBJECTS = {}  # key with its bucket: (bytes, etag, when it was put)
 TROUBLE = {}
@@ -249,10 +251,19 @@ class Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
     disable_nagle_algorithm = True
 
+    def handle_error(self, request, client_address):
+        """A client that does not believe the certificate leaves, as the test wants it."""
+        if not isinstance(sys.exc_info()[1], ssl.SSLError):
+            super().handle_error(request, client_address)
+
 
 Handler.disable_nagle_algorithm = True
 Handler.wbufsize = -1
 server = Server(("127.0.0.1", 0), Handler)
+if CERTIFICATE:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(CERTIFICATE)
+    server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 os.write(1, f"{server.server_address[1]}\n".encode())  # at once: who reads it may go
 sys.stdin.buffer.read()

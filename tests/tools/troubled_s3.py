@@ -10,14 +10,16 @@ from stasis_process import ROOT
 
 
 class TroubledService:
-    def __init__(self, test):
+    def __init__(self, test, certificate=None):
         process = subprocess.Popen(
-            [sys.executable, ROOT / "tests/modules/fake_s3.py", seaweedfs.ACCESS, seaweedfs.SECRET],
+            [sys.executable, ROOT / "tests/modules/fake_s3.py", seaweedfs.ACCESS, seaweedfs.SECRET,
+             *["", certificate] * (certificate is not None)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         test.addCleanup(process.wait)
         test.addCleanup(process.stdout.close)
         test.addCleanup(process.stdin.close)  # with which it ends
-        self.origin = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        scheme = "http" if certificate is None else "https"
+        self.origin = f"{scheme}://127.0.0.1:{int(process.stdout.readline())}"
         self.uri = f"s3://test/p?endpoint={self.origin}"
 
     def ask(self, path, trouble=None):
