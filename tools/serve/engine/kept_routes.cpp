@@ -20,7 +20,7 @@ api::Json or_none(api::Json metadata) {
 void add_items(Engine &engine, const Call &call) {
     api::KeptRequest request = api::read_kept_items(call.request().body);
     const std::string &id = call.parts[2];
-    const KeptConversations::Claim claim = engine.kept().claim(call.tenant, id);
+    KeptConversations::Claim claim = engine.kept().claim(call.tenant, id);
     Kept kept = engine.kept().find(call.tenant, id);
     api::Json &messages = kept.record["messages"];
     const size_t before = messages.size();
@@ -28,6 +28,7 @@ void add_items(Engine &engine, const Call &call) {
         messages.push_back(std::move(message));
     }
     engine.kept().replace(call.tenant, kept);
+    claim = nullptr; // before the client hears of it: it may ask again
     call.reply_text(api::added_items_body(kept.record, before), "application/json");
 }
 
@@ -38,9 +39,10 @@ void answer_conversation(Engine &engine, const Call &call) {
         reply_described(call, engine.kept().find(call.tenant, id));
         return;
     }
-    const KeptConversations::Claim claim = engine.kept().claim(call.tenant, id);
+    KeptConversations::Claim claim = engine.kept().claim(call.tenant, id);
     if (method == "DELETE") {
         engine.kept().remove(call.tenant, id);
+        claim = nullptr;
         call.reply({{"id", id}, {"object", "conversation.deleted"}, {"deleted", true}});
         return;
     }
@@ -48,6 +50,7 @@ void answer_conversation(Engine &engine, const Call &call) {
     Kept kept = engine.kept().find(call.tenant, id);
     kept.record["metadata"] = or_none(std::move(request.metadata));
     engine.kept().replace(call.tenant, kept);
+    claim = nullptr;
     reply_described(call, kept);
 }
 
