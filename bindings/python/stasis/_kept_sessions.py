@@ -70,7 +70,10 @@ class Files:
 
 
 class InStore:
-    """A store with a name for each session, which holds nothing else under such names."""
+    """A store with a name for each session, which begins with PREFIX: what it has under other names
+    is left alone. It is for one saver; another would remove what this one names."""
+
+    PREFIX = "graph-"
 
     def __init__(self, uri: str, options: Dict[str, Any]):
         self._uri, self._options = uri, options
@@ -85,28 +88,29 @@ class InStore:
                                "of which stasis.Store.export_file makes one")
 
     def place(self, digest: str) -> str:
-        return f"{self._uri}, {digest}"
+        return f"{self._uri}, {self.PREFIX}{digest}"
 
     def there(self, digest: str) -> bool:
         try:
-            self._store.snapshot(digest).close()
+            self._store.snapshot(self.PREFIX + digest).close()
         except NotFoundError:
             return False
         return True
 
     def load(self, model: Model, digest: str) -> Session:
-        return self._store.get(model, digest)
+        return self._store.get(model, self.PREFIX + digest)
 
     def write(self, digest: str, fork: Fork) -> None:
         try:
-            self._store.put(fork(), digest, **self._options)
+            self._store.put(fork(), self.PREFIX + digest, **self._options)
         except ConflictError as conflict:  # another process was first
             if conflict.state != digest:
                 raise
 
     def remove_others(self, named: Set[str]) -> None:
         for each in self._store.list():
-            if re.fullmatch("[0-9a-f]{64}", each.name) and each.name not in named:
+            found = re.fullmatch(self.PREFIX + "([0-9a-f]{64})", each.name)
+            if found and found.group(1) not in named:
                 with contextlib.suppress(NotFoundError):
                     self._store.remove(each.name)
                 self._removed = True
