@@ -23,14 +23,21 @@ WITHOUT_FMA = ("embed_kernel", "embed_strips_kernel")  # their text has none
 # Kernels that read before they wait for the work before them (runtime/kernels/cuda/queue.cu), and
 # whether they may from where this place of their parameter leads: weights, so not the task's first
 # pointer, or the norm's alone (DeviceResidual); a pass's rows and pages (DevicePass, from row_count
-# up to `evicted`). All others wait first.
+# up to `evicted`), and what these lead to: a kernel of single rows reads pages, which no other work
+# writes then. All others wait first.
 def of_pass(place):
     return 8 <= place <= 48
 
 
+def of_attention(place):
+    return of_pass(place) or 72 <= place <= 104  # keys_at to head_dim, which are numbers
+
+
 READING_EARLY = {"rows_kernel": lambda place: place != 0, "heads_kernel": of_pass,
-                 "block_kernel": of_pass, "merge_kernel": of_pass,
+                 "block_kernel": of_pass, "merge_kernel": of_pass, "row_kernel": of_attention,
                  "residual_kernel": lambda place: place in (0, 8, 48)}  # rows, hidden, norm
+# The same of a second parameter: not the products' queries, keys and values, nor what is rounded.
+READING_EARLY_TOO = {"row_kernel": lambda place: place not in (120, 128, 136, 176)}  # DeviceHeads
 WITH_DOUBLE = ("receive_kernel",)  # whose clause is in double precision (C10)
 
 # Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the
@@ -99,8 +106,12 @@ def order_problems(kernel, body):
         problems.append("no wait")
     if not any(line.startswith("griddepcontrol.launch_dependents") for line in before):
         problems.append("the next kernel is kept back")
-    may_read = READING_EARLY.get(kernel.split("<")[0], lambda place: False)
-    bases, tainted = set(), set()  # registers: the task's place, what comes of what may not be read
+    plain = kernel.split("<")[0]
+    may_read = {0: READING_EARLY.get(plain, lambda place: False)}
+    if plain in READING_EARLY_TOO:
+        may_read[1] = READING_EARLY_TOO[plain]
+    bases = {}  # {register: the parameter whose place it has}
+    tainted = set()  # registers: what comes of what may not be read
     # Twice: a loop brings what is found further down.
     for line in before * 2:
         found = re.match(r"(@!?%\w+\s+)?([a-z][\w.]*)\s+([^;]*);", line)
@@ -109,14 +120,16 @@ def order_problems(kernel, body):
         name, (first, *others) = found[2], re.split(r",\s*(?![^{]*\})", found[3])
         sources = set(re.findall(r"%\w+", " ".join(others)))
         to, place = set(re.findall(r"%\w+", first)), re.search(r"\[(.*)\]", found[3])
-        if name == "mov.b64" and others[0].endswith("_param_0"):
-            bases |= to
+        if name == "mov.b64" and re.search(r"_param_[01]$", others[0]):
+            bases |= {each: int(others[0][-1]) for each in to}
         elif name.startswith("ld.param") and "64" in name:
             at, _, offset = place[1].partition("+")
-            inside = at.endswith("_param_0") or at in bases
+            number = re.search(r"_param_(\d+)$", at)
+            rule = may_read.get(int(number[1]) if number else bases.get(at))
             tainted |= {each for i, each in enumerate(re.findall(r"%\w+", first))  # of a vector
-                        if inside and not may_read(int(offset or 0) + 8 * i)}
-        elif re.match(r"(red|atom|call|brx)\b", name) or re.match(r"st\.(?!shared)", name):
+                        if rule is not None and not rule(int(offset or 0) + 8 * i)}
+        elif re.match(r"(red|atom|call|brx)\b(?!\.shared)", name) or re.match(
+                r"st\.(?!shared)", name):
             problems.append(name)
         elif re.match(r"ld\.(?!param|shared)|cp\.async\.c", name):
             reads = to if name.startswith("ld") else set()
@@ -349,7 +362,11 @@ class Planted(CudaTest):
                 ("rows_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global"),
                 ("rows_kernel", "int a = w[0]; w[1] = a; WAIT", "st.global"),
                 ("heads_kernel", "int a = w[threadIdx.x]; WAIT x[0] = a;", None),
-                ("heads_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global")]):
+                ("heads_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global"),
+                ("row_kernel", "int a = w[threadIdx.x]; WAIT x[0] = a;", None),
+                ("row_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global"),
+                ("row_kernel", "__shared__ int a; atomicMin(&a, n); WAIT x[0] = a;", None),
+                ("row_kernel", "atomicMin(x, n); WAIT", "(red|atom).global")]):
             with self.subTest(text):
                 body = text.replace("WAIT", wait)
                 ptx = self.ptx_of(self.planted(

@@ -31,8 +31,9 @@ __device__ inline void let_next_begin() {
 }
 // Lets the next kernel begin, and waits until all earlier work is done and its writes are visible.
 // Every thread of every kernel calls it before it accesses device memory, with one exception: data
-// that no concurrent work writes may be read before it. This is weights, their measures, and a
-// pass's description of its rows and pages.
+// that no concurrent work writes may be read before it. This is weights, their measures, tables of
+// angles, and a pass's description of its rows and pages; where each row is the only one of its
+// sequence, the pages too, but for the slots of the rows themselves.
 __device__ inline void wait_for_previous() {
     let_next_begin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -15,7 +15,9 @@
 //   the attribute. So is a kernel after it, or after a copy, a clear, or recorded work, because
 //   these are no kernels of this module and promise nothing.
 // - Data read before the wait: weights, their measures, and a pass's description of its rows and
-//   pages. A copy writes them, or a kernel that is marked (`read_early`: the measure of weights; a
+//   pages; and the pages that a pass of single rows sees (attention_blocks.cu), whose other slots
+//   earlier passes have written. A copy comes between two passes, or the end of a recording. A copy
+//   writes them, or a kernel that is marked (`read_early`: the measure of weights; a
 //   draw, which advances its row), and the kernel after either is launched without the attribute. A
 //   kernel after that one begins even later.
 // - No deadlock. Blocks that wait occupy the device, but a kernel's blocks begin only when all
