@@ -2,6 +2,7 @@
 // Must not know who computes.
 #include <optional>
 
+#include "abi/cancel.h"
 #include "abi/generation.h"
 #include "abi/scheduler.h"
 #include "abi/trace.h"
@@ -29,7 +30,7 @@ SchedulerLimits read_limits(const stasis_scheduler_options *options) {
     return limits;
 }
 
-Prompt read_prompt(const Session &session, const stasis_prompt *prompt) {
+Prompt read_prompt(const Session &session, const stasis_prompt *prompt, const Watch &watch) {
     const stasis_prompt given = read_struct(prompt, "prompt");
     require_zero(given.reserved, "prompt");
     require_array(given.tokens, given.token_count, "prompt.tokens");
@@ -46,7 +47,7 @@ Prompt read_prompt(const Session &session, const stasis_prompt *prompt) {
         uint64_t position = 0;
         return {
             session.chat_entries(stasis::read_chat({given.conversation, given.conversation_length}),
-                                 true, position, {}),
+                                 true, position, watch),
             {}};
     }
     return given.role != nullptr
@@ -92,7 +93,9 @@ stasis_status stasis_scheduler_submit(stasis_scheduler *scheduler, stasis_sessio
         }
         const SessionUse use(*session, caller, Use::begins);
         stasis::GenerateOptions generate = read_generate_options(given);
-        stasis::Prompt first = read_prompt(*session->session, prompt);
+        CallWatch laying_out(caller, given.cancel, nullptr, nullptr,
+                             stasis::Deadline::in_ms(given.timeout_ms));
+        stasis::Prompt first = read_prompt(*session->session, prompt, laying_out.watch());
         scheduler->scheduler->submit(
             *session, std::make_unique<Scheduled>(*session, std::move(generate), std::move(first),
                                                   given.cancel, given.callback_user,

@@ -128,7 +128,8 @@ stasis_status stasis_scheduler_create(stasis_model *model, const stasis_schedule
 /* Submits a session: it appends the prompt (NULL: nothing) and generates. Computes nothing yet. Of
  * the options, callback must be NULL; callback_user comes with each event; the cancel handle is
  * looked at between passes, and may be released at any time. A session whose end was fetched may be
- * submitted again.
+ * submitted again. A conversation is laid out before this returns, which takes long for thousands
+ * of messages with some templates: the cancel handle and timeout_ms end it.
  * Errors:
  *   INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED  as stasis_session_generate, and as the append of the
  *                                             prompt; a session of another model
@@ -136,7 +137,8 @@ stasis_status stasis_scheduler_create(stasis_model *model, const stasis_schedule
  *              stasis_session_chat_tokens
  *   FULL       the prompt exceeds the session's capacity
  *   BUSY       the session is in a scheduler, or in a call, or a generation of it is not over
- *   CANCELLED  the scheduler was stopped */
+ *   CANCELLED  the scheduler was stopped, or the laying out of the conversation
+ *   TIMEOUT    the same */
 stasis_status stasis_scheduler_submit(stasis_scheduler *scheduler, stasis_session *session,
                                       const struct stasis_generate_options *options,
                                       const stasis_prompt *prompt, stasis_error *error);
