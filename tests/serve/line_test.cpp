@@ -33,7 +33,7 @@ TEST_CASE("Line: who finds memory short waits for an end") {
     CHECK(line.waiting() == 1);
     line.join(&c, gone.as("c")); // behind those that wait
     CHECK(gone.names == "ab");
-    line.ended(); // a
+    line.ended(); // a; one was short, so that one goes
     CHECK(gone.names == "abb");
     line.ended(); // b
     CHECK(gone.names == "abbc");
@@ -87,6 +87,29 @@ TEST_CASE("Line: who holds memory goes first, and who leaves goes at once") {
     CHECK(gone.names == "abcCbc");
     line.ended();
     CHECK(gone.names == "abcCbcd");
+}
+
+TEST_CASE("Line: more run again once none is short, and who was let go too early keeps its place") {
+    Line line;
+    Gone gone;
+    const int a = 0, b = 0, c = 0, d = 0, e = 0;
+    line.join(&a, gone.as("a"));
+    line.join(&b, gone.as("b"));
+    CHECK(line.wait(&b, gone.as("b"), false, false));
+    line.join(&c, gone.as("c"));
+    line.join(&d, gone.as("d"));
+    line.join(&e, gone.as("e"));
+    line.ended(); // a
+    CHECK(gone.names == "abb");
+    line.ended(); // b: none was short since
+    CHECK(gone.names == "abbcd");
+    CHECK(line.wait(&d, gone.as("d"), false, false)); // before e
+    line.ended();                                     // c
+    CHECK(gone.names == "abbcdd");
+    line.ended(); // d
+    CHECK(gone.names == "abbcdde");
+    line.ended();
+    CHECK(line.waiting() == 0);
 }
 
 TEST_CASE("Line: many threads, and none is left waiting") {

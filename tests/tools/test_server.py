@@ -17,6 +17,15 @@ def users():
     return [turn["user"] for turn in turns_of(LLAMA)]
 
 
+# Messages of a file, each without something that is read of it.
+LACKING = ({"role": "user"}, {"role": "tool", "content": "x"}, {"content": "x"},
+           {"role": "assistant", "content": "", "tool_calls": [{}]},
+           {"role": "assistant", "content": "", "tool_calls": [
+               {"id": "1", "function": {"name": "f"}}]},
+           {"role": "assistant", "content": "", "tool_calls": {}},
+           {"role": "assistant", "content": "", "reasoning_content": 1})
+
+
 class Server(ServerTest):
     def say(self, server, messages, **members):
         return self.post(server, CHAT, {"messages": messages, "max_tokens": 40, **members})
@@ -266,7 +275,10 @@ class Server(ServerTest):
         server = self.serve(LLAMA)
         for name, value in (("serve.conversation", "[" * 100000), ("serve.names", "no end"),
                             ("serve.conversation", '{"messages": []}'),
-                            ("serve.response", "<script>")):
+                            *(("serve.conversation", json.dumps({"messages": [message]}))
+                              for message in LACKING),
+                            ("serve.response", "<script>"), ("serve.response.001", "behind"),
+                            ("serve.conversation.002", "behind")):
             path = self.path("forged.stasis")
             forge = ("import sys, stasis; s = stasis.Model(sys.argv[1]).session(); "
                      "s.append([5, 6, 7]); s.data[sys.argv[2]] = sys.argv[3].encode(); "
@@ -277,11 +289,25 @@ class Server(ServerTest):
             with open(path, "rb") as file:
                 status, data = server.ask("POST", "/v1/sessions", file.read())
             if name == "serve.conversation":
-                self.assertEqual(status, 400, data)
+                self.assertEqual(status, 400, (data, value[:80]))
                 continue
             digest = json.loads(data)["id"]
+            self.assertNotIn(name.encode(), server.ask("GET", f"/v1/sessions/{digest}/export")[1])
             self.get(server, f"{RESPONSES}/resp_{digest}", status=404)
             self.assertEqual(server.ask("DELETE", f"/v1/sessions/{digest}")[0], 200)
+
+    def test_names_of_one_state(self):
+        """Each stream's id names the session; only the last ones keep it in memory."""
+        server = self.serve(LLAMA)
+        names = []
+        for i in range(12):
+            events = list(server.events(RESPONSES, {
+                "input": users()[0], "max_output_tokens": 3, "metadata": {"n": str(i)}}))
+            names.append(events[-1]["response"]["id"])
+        self.assertEqual(len(set(names)), 12)
+        self.get(server, f"{RESPONSES}/{names[0]}", status=404)
+        for name in names[-4:]:
+            self.get(server, f"{RESPONSES}/{name}")
 
     def test_keys_are_of_one_tenant_each(self):
         with open(self.path("keys"), "w", encoding="ascii") as file:

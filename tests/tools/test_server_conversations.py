@@ -236,6 +236,7 @@ class Conversations(ServerTest):
             self.turn(server, "x", 404, conversation=name)
         self.post(server, CONVERSATIONS, {"metadata": {"a": 1}}, 400)
         self.post(server, CONVERSATIONS, {"metadata": {str(i): "" for i in range(17)}}, 400)
+        self.post(server, f"{CONVERSATIONS}/{conversation}", {}, 400)
         self.post(server, CONVERSATIONS, {"items": [{"type": "image"}]}, 400)
         self.post(server, f"{CONVERSATIONS}/{conversation}/items", {"items": []}, 400)
         self.assertEqual(self.texts(server, conversation), [])

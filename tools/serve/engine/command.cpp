@@ -196,7 +196,7 @@ void add_serve(CLI::App &app, int &exit_code) {
     add_count(*serve, "--timeout-ms", choice->limits.timeout_ms,
               "milliseconds of a reply (default: no limit)");
     add_count(*serve, "--ping-ms", choice->limits.ping_ms,
-              "milliseconds of silence in a stream before a ping (default: 15000)");
+              "milliseconds of silence in a stream before a ping; 0: none (default: 15000)");
     add_count(*serve, "--body-max", choice->http.body_bytes,
               "bytes of a request's body (default: 67108864)");
     add_count(*serve, "--bodies-max", choice->http.bodies_bytes,

@@ -391,10 +391,17 @@ void Generation::begin_choices() {
         choice->self = shared_from_this(); // until its end was heard and worked on
         model_->line().join(this, going(*choice));
     }
-    // The prompt may take long: the client sees that it is being worked on.
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (request_.stream && !failed_) {
-        begin_reply();
+    bool failed;
+    {
+        // The prompt may take long: the client sees that it is being worked on.
+        const std::lock_guard<std::mutex> lock(mutex_);
+        failed = failed_;
+        if (request_.stream && !failed_) {
+            begin_reply();
+        }
+    }
+    if (gone_ || failed) { // it may have been cancelled before its choices waited
+        model_->line().release(this);
     }
 }
 

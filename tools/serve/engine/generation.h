@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,6 +55,8 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     void find_session();
     void find_previous();
     void find_kept();
+    std::optional<Sessions::Found>
+    spared(const std::function<std::optional<Sessions::Found>()> &find);
     std::optional<Sessions::Found> find_named(const std::string &name);
     void find_by_turns();
     void find_by_tokens();

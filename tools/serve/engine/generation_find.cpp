@@ -13,12 +13,13 @@ std::string Generation::turn_name(const api::Json &conversation) const {
 }
 
 // Returns a session that spares computing. Where the store fails, all is computed.
-std::optional<Sessions::Found> Generation::find_named(const std::string &name) {
+std::optional<Sessions::Found>
+Generation::spared(const std::function<std::optional<Sessions::Found>()> &find) {
     if (store_failed_) {
         return std::nullopt;
     }
     try {
-        return engine_.sessions().take_named(*model_, tenant_, name);
+        return find();
     } catch (const api::Refused &refused) {
         if (refused.status != 500) {
             throw;
@@ -26,6 +27,10 @@ std::optional<Sessions::Found> Generation::find_named(const std::string &name) {
         store_failed_ = true;
         return std::nullopt;
     }
+}
+
+std::optional<Sessions::Found> Generation::find_named(const std::string &name) {
+    return spared([&] { return engine_.sessions().take_named(*model_, tenant_, name); });
 }
 
 // Finds the longest beginning of the conversation, up to a reply, that is kept.
@@ -84,7 +89,8 @@ void Generation::find_kept() {
     write_conversation();
     std::optional<Sessions::Found> found;
     if (kept_.record.value("model", "") == model_->identity()) {
-        found = engine_.sessions().find(*model_, tenant_, kept_.record.at("session"));
+        found = spared(
+            [&] { return engine_.sessions().find(*model_, tenant_, kept_.record.at("session")); });
     }
     if (found) {
         first_ = std::move(found->session);

@@ -19,19 +19,23 @@ void Line::join(const void *owner, Go go) {
 }
 
 void Line::ended() {
-    Go next;
+    std::vector<Go> next;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         --running_;
         stalled_ = 0;
-        if (waiting_.empty()) {
-            return;
+        const size_t most = short_ ? 1 : 2;
+        short_ = false;
+        while (next.size() < most && !waiting_.empty()) {
+            second_ = next.empty() ? nullptr : waiting_.front().owner;
+            next.push_back(std::move(waiting_.front().go));
+            waiting_.pop_front();
+            ++running_;
         }
-        next = std::move(waiting_.front().go);
-        waiting_.pop_front();
-        ++running_;
     }
-    next();
+    for (const Go &go : next) {
+        go();
+    }
 }
 
 bool Line::wait(const void *owner, Go go, bool holds, bool moved) {
@@ -39,9 +43,12 @@ bool Line::wait(const void *owner, Go go, bool holds, bool moved) {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         stalled_ = moved ? 0 : stalled_;
+        short_ = true;
+        const bool first = holds || owner == second_;
+        second_ = owner == second_ ? nullptr : second_;
         if (running_ > 1) {
             --running_;
-            waiting_.insert(holds ? waiting_.begin() : waiting_.end(), {owner, std::move(go)});
+            waiting_.insert(first ? waiting_.begin() : waiting_.end(), {owner, std::move(go)});
             return true;
         }
         if (stalled_ >= waiting_.size()) {

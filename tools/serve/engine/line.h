@@ -9,7 +9,9 @@
 namespace serve {
 
 // Who goes computes, until `ended` or `wait` is called for it, once. Each that ends lets one go, so
-// that none waits where nothing runs. Any thread; a Go must not throw, nor call `release`.
+// that none waits where nothing runs, and a second one if none was short of memory since the end
+// before, so that more run again after a shortage. Any thread; a Go must not throw, nor call
+// `release`.
 class Line {
   public:
     using Go = std::function<void()>;
@@ -36,7 +38,9 @@ class Line {
     mutable std::mutex mutex_;
     std::deque<Waiting> waiting_;
     size_t running_ = 0;
-    size_t stalled_ = 0; // that were tried one after the other, and have not moved on
+    size_t stalled_ = 0;           // that were tried one after the other, and have not moved on
+    bool short_ = false;           // somebody has waited since the last end
+    const void *second_ = nullptr; // its owner; it keeps its place if it must wait again
 };
 
 } // namespace serve

@@ -1,15 +1,24 @@
 // Pings in their time; see pinger.h.
 #include "tools/serve/engine/pinger.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 namespace serve {
 
-Pinger::Pinger(uint64_t milliseconds)
-    : milliseconds_(milliseconds), thread_([this](const std::stop_token &stop) { run(stop); }) {}
+Pinger::Pinger(uint64_t milliseconds) : milliseconds_(milliseconds) {
+    constexpr uint64_t kDay = 24 * 3600 * 1000;
+    milliseconds_ = std::min(milliseconds_, kDay);
+    if (milliseconds_ != 0) {
+        thread_ = std::jthread([this](const std::stop_token &stop) { run(stop); });
+    }
+}
 
 void Pinger::add(std::weak_ptr<Pinged> pinged) {
+    if (milliseconds_ == 0) {
+        return;
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     pinged_.push_back(std::move(pinged));
 }

@@ -30,7 +30,7 @@ class Pinger {
     void run(const std::stop_token &stop);
     void ping_all();
 
-    const uint64_t milliseconds_;
+    uint64_t milliseconds_; // 0: none are sent
     std::mutex mutex_;
     std::condition_variable_any time_;
     std::vector<std::weak_ptr<Pinged>> pinged_;

@@ -214,10 +214,31 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     hold({own, id, &model, kept, bytes});
     for (const std::string &name : names) {
         if (by_key_.count(own) != 0) {
-            names_[key(tenant, name)] = {id, kept};
+            name_live(key(tenant, name), {id, kept, ++named_});
         }
     }
     return id;
+}
+
+// With the lock held. Each name holds a session of its own, with its last pages: requests that give
+// one state ever new names must not fill the memory.
+void Sessions::name_live(const std::string &name, Named named) {
+    constexpr size_t kMost = 8; // names of a session in memory
+    const std::string tenant = name.substr(0, name.rfind('/') + 1);
+    names_[name] = named;
+    auto oldest = names_.end();
+    size_t count = 0;
+    for (auto each = names_.begin(); each != names_.end(); ++each) {
+        if (each->second.id == named.id && each->first.starts_with(tenant)) {
+            ++count;
+            if (oldest == names_.end() || each->second.at < oldest->second.at) {
+                oldest = each;
+            }
+        }
+    }
+    if (count > kMost) {
+        names_.erase(oldest);
+    }
 }
 
 void Sessions::add_names(const std::string &tenant, const std::string &id,
@@ -237,8 +258,8 @@ void Sessions::add_names(const std::string &tenant, const std::string &id,
         }
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = by_key_.find(key(tenant, id));
-        if (found != by_key_.end()) {
-            names_.try_emplace(key(tenant, name), Named{id, found->second->session});
+        if (found != by_key_.end() && names_.count(key(tenant, name)) == 0) {
+            name_live(key(tenant, name), {id, found->second->session, ++named_});
         }
     }
 }

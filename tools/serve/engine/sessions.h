@@ -65,6 +65,7 @@ class Sessions {
     struct Named {
         std::string id; // in memory
         std::shared_ptr<stasis_session> session;
+        uint64_t at; // its place among all that were named
     };
 
     std::string key(const std::string &tenant, const std::string &id) const;
@@ -81,6 +82,7 @@ class Sessions {
                                    const std::string &name);
     std::string stored_id(const std::string &key);
     void hold(Live session);
+    void name_live(const std::string &name, Named named);
     void put(stasis_session *session, const std::string &key, const std::string &before);
 
     const Store store_;
@@ -94,6 +96,7 @@ class Sessions {
     // Further names of sessions in memory. Without a store these are all; with one they keep a long
     // prompt from being read for each request that begins with it.
     std::map<std::string, Named> names_;
+    uint64_t named_ = 0;
     uint64_t puts_ = 0;
 };
 

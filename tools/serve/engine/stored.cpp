@@ -41,8 +41,9 @@ void clear_data(stasis_session *session, const char *name) {
 
 namespace {
 
-constexpr size_t kPieceMin = 4096; // from which on a store has a value as an object of its own
-constexpr size_t kPieces = 128;    // of a long text, about
+constexpr size_t kPieceMin = 4096;   // from which on a store has a value as an object of its own
+constexpr size_t kPieces = 128;      // of a long text, about
+constexpr size_t kPiecesMost = 1000; // names that piece_name can give
 
 std::string piece_name(const std::string &name, size_t index) {
     const std::string digits = std::to_string(index);
@@ -57,6 +58,13 @@ std::vector<std::string> pieces_of(const stasis_session *session, const std::str
             return pieces;
         }
         pieces.push_back(std::move(piece));
+    }
+}
+
+// Clears all pieces that there may be, from one on.
+void clear_pieces(stasis_session *session, const std::string &name, size_t from) {
+    for (size_t i = from; i < kPiecesMost; ++i) {
+        clear_data(session, piece_name(name, i).c_str());
     }
 }
 
@@ -180,7 +188,7 @@ std::vector<std::string> lines_of(const std::string &text) {
 void merge_data(const stasis_session *from, stasis_session *to) {
     for (const char *name : {kConversationData, kResponseData}) {
         const std::string text = object_text(from, name);
-        if (!text.empty() && object_text(to, name).empty()) {
+        if (api::Json::accept(text) && object_text(to, name).empty()) {
             set_object(to, name, api::Json::parse(text));
         }
     }
@@ -194,9 +202,32 @@ void merge_data(const stasis_session *from, stasis_session *to) {
     set_data(to, kNamesData, names);
 }
 
+bool has_text(const api::Json &object, const char *name) {
+    return object.is_object() && object.contains(name) && object[name].is_string();
+}
+
+bool is_call(const api::Json &call) {
+    return has_text(call, "id") && call.contains("function") &&
+           has_text(call["function"], "name") && call["function"].contains("arguments");
+}
+
+// Whether a message has what is read of it, in the form in which this server keeps it.
+bool is_message(const api::Json &message) {
+    if (!has_text(message, "role") || !has_text(message, "content") ||
+        (message["role"] == "tool" && !has_text(message, "tool_call_id")) ||
+        (message.contains("reasoning_content") && !has_text(message, "reasoning_content"))) {
+        return false;
+    }
+    const api::Json calls = message.value("tool_calls", api::Json::array());
+    return calls.is_array() && std::all_of(calls.begin(), calls.end(), is_call);
+}
+
 void check_data(stasis_session *session) {
     clear_object(session, kResponseData);
     clear_data(session, kNamesData);
+    clear_pieces(session, kResponseData, 0);
+    // Behind a gap there may be pieces that nobody reads now, but that a later one would join.
+    clear_pieces(session, kConversationData, pieces_of(session, kConversationData).size());
     const std::string text = object_text(session, kConversationData);
     if (text.empty()) {
         return;
@@ -210,12 +241,12 @@ void check_data(stasis_session *session) {
         bad();
     }
     for (const api::Json &message : conversation["messages"]) {
-        const bool texts = message.is_object() && message.contains("role") &&
-                           message["role"].is_string() &&
-                           (!message.contains("content") || message["content"].is_string());
-        if (!texts) {
+        if (!is_message(message)) {
             bad();
         }
+    }
+    if (conversation.contains("tools") && !conversation["tools"].is_array()) {
+        bad();
     }
 }
 
