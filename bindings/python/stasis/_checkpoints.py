@@ -187,7 +187,7 @@ class Checkpoints:
         """Returns when the session is kept."""
         with self._written:
             self._written.wait_for(lambda: digest not in self._writing)
-            if self.kept.there(digest):
+            if self.kept.there(digest, fork):
                 return
             if fork is None:
                 raise MissingFileError(f"{self.kept.place(digest)}: a checkpoint cannot name this "

@@ -8,9 +8,9 @@ import os
 import re
 import time
 import uuid
-from typing import Any, Callable, Dict, Set
+from typing import Any, Callable, Dict, Optional, Set
 
-from .errors import ConflictError, NotFoundError, UnsupportedError
+from .errors import CorruptError, NotFoundError, UnsupportedError
 from .model import Model
 from .session import Session
 from .store import Store
@@ -35,7 +35,7 @@ class Files:
 
     place = path  # for messages
 
-    def there(self, digest: str) -> bool:
+    def there(self, digest: str, fork: Optional[Fork]) -> bool:
         return os.path.exists(self.path(digest))
 
     def load(self, model: Model, digest: str) -> Session:
@@ -90,10 +90,15 @@ class InStore:
     def place(self, digest: str) -> str:
         return f"{self._uri}, {self.PREFIX}{digest}"
 
-    def there(self, digest: str) -> bool:
+    def there(self, digest: str, fork: Optional[Fork]) -> bool:
+        """One that is damaged is not, where there is a fork to write in its place."""
         try:
             self._store.snapshot(self.PREFIX + digest).close()
         except NotFoundError:
+            return False
+        except CorruptError:
+            if fork is None:
+                raise
             return False
         return True
 
@@ -101,11 +106,8 @@ class InStore:
         return self._store.get(model, self.PREFIX + digest)
 
     def write(self, digest: str, fork: Fork) -> None:
-        try:
-            self._store.put(fork(), self.PREFIX + digest, **self._options)
-        except ConflictError as conflict:  # another process was first
-            if conflict.state != digest:
-                raise
+        # Whatever has this name is this session: of another process, which was first, or damaged.
+        self._store.put(fork(), self.PREFIX + digest, overwrite=True, **self._options)
 
     def remove_others(self, named: Set[str]) -> None:
         for each in self._store.list():
@@ -117,5 +119,7 @@ class InStore:
 
     def free(self) -> None:
         if self._removed:
-            self._removed = False
-            self._store.collect()
+            # A damaged session, of whomever, ends a collection; the next one removes the rest.
+            with contextlib.suppress(CorruptError):
+                self._store.collect()
+                self._removed = False

@@ -1,8 +1,10 @@
 # Checkpoints whose sessions are in a store: what the graph computes is what it computes with files,
 # pages that sessions share are there once, and what nothing names goes.
 import asyncio
+import contextlib
 import pathlib
 import re
+import sqlite3
 import threading
 import unittest
 from unittest import mock
@@ -35,6 +37,24 @@ class Stored(GraphCase):
     def names(self):
         with stasis.Store(self.uri, existing=True) as store:
             return {re.sub("^graph-", "", each.name) for each in store.list()}
+
+    def damage_segments(self):
+        """Of all sessions. Their tables are in them."""
+        changed = 0
+        if self.scheme == "dir":
+            for path in self.path("pages").rglob("*"):
+                if path.is_file() and path.read_bytes()[1:6] == b"STSEG":
+                    path.chmod(0o600)
+                    path.write_bytes(path.read_bytes()[:-1] + b"x")
+                    changed += 1
+        else:
+            with contextlib.closing(sqlite3.connect(self.path("pages"))) as database, database:
+                for key, value in database.execute("SELECT id, bytes FROM objects").fetchall():
+                    if value[1:6] == b"STSEG":
+                        database.execute("UPDATE objects SET bytes = ? WHERE id = ?",
+                                         (value[:-1] + b"x", key))
+                        changed += 1
+        self.assertGreater(changed, 0)
 
     def test_the_same_sessions(self):
         """As without a graph, and in another process's saver; forked and rewound."""
@@ -145,6 +165,51 @@ class Stored(GraphCase):
             graph_of(saver).update_state(at("b"), {"talk": talk})
         with self.assertRaisesRegex(stasis.UnsupportedError, "it is in the store"):
             saver.path(talk)
+
+
+    def test_a_session_outlives_the_thread_it_is_from(self):
+        """It was got from a name that is gone, and is written under it again."""
+        self.run_turns("a", FIRST)
+        self.saver.close()
+        saver = self.opened("stored", store=self.uri)
+        session = saver.session(graph_of(saver).get_state(at("a")).values["talk"])
+        saver.delete_thread("a")
+        self.assertEqual(self.names(), set())
+        graph_of(saver).update_state(at("b"), {"talk": saver.state(session)})
+        self.assertEqual(self.names(), {session.digest})
+        saver.close()
+        again = self.opened("stored", store=self.uri)
+        kept = graph_of(again).get_state(at("b")).values["talk"]
+        self.assertEqual(again.session(kept).digest, session.digest)
+
+    def test_a_damaged_session_is_written_anew(self):
+        self.run_turns("a", FIRST)
+        self.damage_segments()
+        session = model().session()
+        session.append_message("user", FIRST, reply=True)
+        "".join(each.text for each in session.generate(max_tokens=16))
+        self.graph.update_state(at("b"), {"talk": self.saver.state(session)})
+        self.saver.close()
+        again = self.opened("stored", store=self.uri)
+        kept = graph_of(again).get_state(at("b")).values["talk"]
+        self.assertEqual(again.session(kept).digest, session.digest)
+
+    def test_another_s_damaged_session_is_not_this_one_s_failure(self):
+        with stasis.Store(self.uri) as store:
+            session = model().session()
+            session.append([5, 6])
+            store.put(session, "another's")
+        self.damage_segments()
+        self.run_turns("a", FIRST)
+        self.saver.delete_thread("a")
+        self.assertEqual(self.names(), {"another's"})
+        with stasis.Store(self.uri) as store:
+            with self.assertRaises(stasis.CorruptError):
+                store.collect()
+            store.remove("another's")
+        self.saver.delete_thread("none")  # what the first deletion left is removed by the next
+        with stasis.Store(self.uri) as store:
+            self.assertEqual(store.collect().removed_objects, 0)
 
 
 class StoredInSqlite(Stored):
