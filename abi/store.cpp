@@ -168,9 +168,10 @@ void put(stasis_store &store, stasis_session &session, const std::string &name, 
     options.overwrite = call.overwrite();
     options.expected = place.mark;
     options.attempted = &place.attempted;
-    options.repair = place.repair;
     const StoredAs *const last = last_place(session, store);
-    if (last != nullptr && last != &place && !last->repair) {
+    // What it was got from lacks something, and would be named again.
+    options.repair = place.repair || (last != nullptr && last->repair);
+    if (last != nullptr && last != &place) {
         options.lender = last->name;
         options.lender_known = last->contents;
     }

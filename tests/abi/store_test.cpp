@@ -296,11 +296,16 @@ TEST_CASE("stores: keys, values and states that are lost are computed again and 
                 }
                 REQUIRE_MESSAGE(status == STASIS_OK, error.message);
                 CHECK(digest(got.get()) == digest(session.get()));
-                must_put(store.get(), got.get(), "s");
+                // Under its own name, or by a fork under another.
+                const std::string to = damaged ? "t" + std::to_string(computed) : "s";
+                const Session forked = fork(got.get());
+                must_put(store.get(), damaged ? forked.get() : got.get(), to);
                 CHECK(read_file(object) == bytes);
-                CHECK(try_get(store.get(), model, "s", got, error, STASIS_LOAD_NO_RECOMPUTE) ==
-                      STASIS_OK);
-                CHECK(digest(got.get()) == digest(session.get()));
+                for (const std::string &each : {to, std::string("s")}) {
+                    CHECK(try_get(store.get(), model, each, got, error, STASIS_LOAD_NO_RECOMPUTE) ==
+                          STASIS_OK);
+                    CHECK(digest(got.get()) == digest(session.get()));
+                }
                 ++computed;
             }
         }
