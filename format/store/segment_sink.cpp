@@ -171,7 +171,11 @@ void SegmentSink::put_payloads() {
 }
 
 Segment SegmentSink::finish() {
-    assert(frame_.empty() && stored_ == 0 && padding_ == 0);
+    if (!frame_.empty() || stored_ != 0 || padding_ != 0) {
+        fail(
+            Status::corrupt, "the last section is cut off: %llu bytes of it are missing",
+            static_cast<Number>(frame_.empty() ? stored_ + padding_ : kFrameBytes - frame_.size()));
+    }
     put_payloads();
     return std::move(segment_);
 }

@@ -33,7 +33,7 @@ class SegmentSink {
     // threads, when some tens of megabytes of them have come together.
     Sink sink() { return {this, write, lend, cut}; }
     // Puts what is left but the last segment, which the caller may merge with others before it
-    // is put. All sections must be whole.
+    // is put. Throws Error(corrupt) if the last section is not whole.
     Segment finish();
     const std::vector<SegmentRef> &segments() const { return segments_; } // that were put
     const PutCounts &counts() const { return counts_; }

@@ -330,6 +330,7 @@ StorePut Store::import(const Snapshot &snapshot, const std::string &name,
     Root state = snapshot.root();
     state.file_bytes = state.manifest_offset + section_bytes(state.manifest_bytes);
     const Sink to = sink.sink();
+    Segment last;
     naming(snapshot.input().path(), [&] {
         Bytes piece;
         for (uint64_t at = kSectionsBegin; at < state.file_bytes; at += piece.size()) {
@@ -339,9 +340,14 @@ StorePut Store::import(const Snapshot &snapshot, const std::string &name,
             snapshot.input().read(piece.data(), piece.size(), at);
             to.write(to.user, piece.data(), piece.size());
         }
+        // Dead bytes are read here for the first time: a section of them may say any length.
+        last = sink.finish();
+        if (last.end != state.file_bytes) {
+            fail(Status::corrupt, "its sections end at byte %llu, its manifest at %llu",
+                 static_cast<Number>(last.end), static_cast<Number>(state.file_bytes));
+        }
     });
     StorePut put;
-    Segment last = sink.finish();
     root.segments = sink.segments();
     put.counts = sink.counts();
     add_merged(*backend_, root, std::move(last), put.counts, options.repair, options.save.watch);

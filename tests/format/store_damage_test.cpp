@@ -301,3 +301,35 @@ TEST_CASE("store: a damaged segment that sessions have in common is put anew by 
     check_same(fourth, memory.get("4"));
     check_same(third, memory.get("3"));
 }
+
+TEST_CASE("store: a file with a section among its dead bytes that is longer than it is refused") {
+    const State state = sample_state(large_pages(40));
+    const Bytes file = saved(state);
+    const auto snapshot = Snapshot::open("x", memory_files(file));
+    const Root root = snapshot->root();
+    const auto begin = file.begin() + static_cast<ptrdiff_t>(root.manifest_offset + kFrameBytes);
+    const Bytes manifest(begin, begin + static_cast<ptrdiff_t>(root.manifest_bytes));
+    const uint64_t rest = section_bytes(manifest.size()); // after the dead frame
+    for (const uint64_t bytes : {uint64_t{1} << 40, UINT64_MAX, rest + 1, rest}) {
+        for (const SectionKind kind : {SectionKind::run, SectionKind::hidden}) {
+            CAPTURE(bytes);
+            const FrameBytes frame = encode_frame({kind, Codec::raw, bytes, bytes, {}, 1});
+            const Bytes forged =
+                with_manifest(file, *snapshot, Bytes(frame.begin(), frame.end()), manifest);
+            const ScratchFolder folder;
+            write_bytes(folder.path("x"), forged);
+            MemoryStore memory;
+            const std::string error =
+                error_of([&] { memory.store.import(*Snapshot::open(folder.path("x")), "s", {}); });
+            if (bytes == rest) { // what follows is within it, and is read all the same
+                CHECK(error.empty());
+                check_same(state, memory.get("s"));
+            } else {
+                CHECK(error.find(folder.path("x") + ": the last section is cut off") !=
+                      std::string::npos);
+                CHECK(keys_of(*memory.backend, kRootPrefix).empty());
+            }
+            collect(*memory.backend, {});
+        }
+    }
+}
