@@ -67,6 +67,22 @@ bool continues(const Snapshot &old, const State &state) {
            (log.empty() || state.log.empty() || log[0].token == state.log[0].token);
 }
 
+// Throws Error(corrupt) if a segment is missing, or damaged: one that a put names again, though it
+// reads nothing of it. Large ones are only asked for, as to read them costs more than a short turn.
+void check_segments(Backend &backend, const StoredRoot &root, const SaveOptions &save) {
+    constexpr uint64_t kReadMax = uint64_t{1} << 20;
+    const Watch watch = save.watch.silent();
+    for_each(save.parallel, root.segments.size(), [&](size_t i) {
+        const SegmentRef &ref = root.segments[i];
+        if (ref.object_bytes <= kReadMax) {
+            get_segment(backend, root, i, watch);
+        } else if (const std::string key = object_key(ref.digest);
+                   !backend.read(key, 0, {}, watch)) {
+            fail(Status::corrupt, "%s: the object is missing", key.c_str());
+        }
+    });
+}
+
 // A stored root of this state.
 void describe(const Contents &contents, const State &state, StoredRoot &root) {
     root.root = encode_root(contents.root);
@@ -196,6 +212,9 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
             (old->root().features_read & ~kFeaturesReadKnown) != 0) {
             old = nullptr;
         }
+    }
+    if (old && old->known()) {
+        check_segments(*backend_, *current.root, options.save);
     }
 
     std::optional<StoredSession> lender;

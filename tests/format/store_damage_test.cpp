@@ -302,6 +302,49 @@ TEST_CASE("store: a damaged segment that sessions have in common is put anew by 
     check_same(third, memory.get("3"));
 }
 
+// Puts a session of full pages, of which a process that knows it reads nothing, and what follows
+// it, after a segment was damaged or removed. It must be whole for another process.
+void put_over_lost(const State states[3], const std::string &name, size_t index, bool damaged) {
+    MemoryStore memory;
+    const StorePut last = memory.put(states[1], "s", memory.put(states[0], "s"));
+    memory.store.fork("s", "forked", false);
+    const StoredRoot root = memory.store.open("s").ranges->root();
+    REQUIRE(root.segments.size() == 2);
+    REQUIRE((root.segments[0].object_bytes > 1 << 20) == (states[0].log.size() > 10000));
+    const std::string key = object_key(root.segments[index].digest);
+    if (damaged) {
+        REQUIRE(memory.backend->damage(key, 100));
+    } else {
+        memory.backend->remove(key, {});
+    }
+    StorePutOptions options;
+    options.expected = last.mark;
+    options.overwrite = name != "s";
+    options.save.known = last.contents;
+    memory.store.put(states[2], name, options);
+    check_same(states[2], whole(Store(memory.backend), name));
+}
+
+TEST_CASE("store: a segment that is lost while its session is in memory is put anew") {
+    const auto at = [](Shape shape, uint64_t position) {
+        shape.position = position;
+        return sample_state(shape);
+    };
+    const Shape small = large_pages(0);
+    const State states[3] = {at(small, 96), at(small, 160), at(small, 190)};
+    // Pages within the segment, of which there is more than is read each time.
+    const State large[3] = {at({}, 16384), at({}, 16416), at({}, 16420)};
+    for (const std::string name : {"s", "forked"}) {
+        CAPTURE(name);
+        for (const size_t index : {0, 1}) {
+            put_over_lost(states, name, index, false);
+            put_over_lost(states, name, index, true);
+            put_over_lost(large, name, index, false);
+        }
+        put_over_lost(large, name, 1, true);
+    }
+}
+
 TEST_CASE("store: a file with a section among its dead bytes that is longer than it is refused") {
     const State state = sample_state(large_pages(40));
     const Bytes file = saved(state);
