@@ -146,6 +146,7 @@ TEST_CASE("read_kept: what conversations begin with, and what is added") {
     CHECK(refusal(read_kept_items, "{}").starts_with("items missing_required_parameter"));
     CHECK(refusal(read_kept_items, R"({"items":[]})").starts_with("items invalid_value"));
     CHECK(refusal(read_kept_metadata, R"({"items":[]})").starts_with("items unknown_parameter"));
+    CHECK(refusal(read_kept_metadata, "{}").starts_with("metadata missing_required_parameter"));
     std::string many;
     for (int i = 0; i < 17; ++i) {
         many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"")";

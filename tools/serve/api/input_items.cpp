@@ -152,9 +152,9 @@ KeptRequest read_kept_metadata(std::string_view text) {
     const Json parsed = parse_body(text);
     Members body(parsed, "");
     KeptRequest request;
-    body.needed("metadata");
     request.metadata = read_metadata(body);
     body.refuse_others();
+    body.needed("metadata");
     return request;
 }
 
