@@ -201,6 +201,29 @@ TEST_CASE("stasis_prompt.conversation: as append_chat and generate") {
     stasis_scheduler_close(scheduler);
 }
 
+TEST_CASE("stasis_prompt.conversation: laying it out can be cancelled, and nothing has happened") {
+    stasis_scheduler *scheduler = nullptr;
+    REQUIRE(stasis_scheduler_create(chat_talker(), nullptr, &scheduler, nullptr) == STASIS_OK);
+    const Session session = create(chat_talker());
+    const std::string asked = conversation_of(kAsking);
+    auto prompt = sized<stasis_prompt>();
+    prompt.conversation = asked.data();
+    prompt.conversation_length = asked.size();
+    auto options = sized<stasis_generate_options>();
+    const Cancel cancel = make_cancel();
+    stasis_cancel_request(cancel.get());
+    options.cancel = cancel.get();
+    CHECK(stasis_scheduler_submit(scheduler, session.get(), &options, &prompt, nullptr) ==
+          STASIS_CANCELLED);
+    auto info = sized<stasis_session_info>();
+    REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
+    CHECK(info.position == 0);
+    auto stats = sized<stasis_scheduler_stats>();
+    REQUIRE(stasis_scheduler_get_stats(scheduler, &stats, nullptr) == STASIS_OK);
+    CHECK(stats.sessions == 0);
+    stasis_scheduler_close(scheduler);
+}
+
 TEST_CASE("stasis_session_reply: the reply as a message") {
     const Session session = create(chat_talker());
     char text[200];

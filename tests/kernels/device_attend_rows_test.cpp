@@ -44,9 +44,8 @@ struct RowsCase {
 
 // What a way leaves behind.
 struct Left {
-    std::vector<uint16_t> pages, output;
+    std::vector<uint16_t> pages, output; // output: rounded queries, then what attention gives
     std::vector<uint32_t> failed;
-    bool operator==(const Left &) const = default;
 };
 
 std::vector<float> floats(Numbers &numbers, size_t count, Kind kind) {

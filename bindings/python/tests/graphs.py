@@ -1,5 +1,6 @@
 # What the tests of LangGraph's graphs share: two nodes that hold a conversation, and what comes of
 # it.
+import asyncio
 from typing import Any, TypedDict
 import unittest
 
@@ -78,6 +79,22 @@ class GraphCase(Case):
         saver = StasisSaver(self.path(folder), model(), **options)
         self.addCleanup(saver.close)
         return saver
+
+    def check_conformance(self, **options):
+        """LangGraph's tests of savers, all of them."""
+        try:
+            from langgraph.checkpoint.conformance import checkpointer_test, validate
+        except ImportError as problem:
+            self.skipTest(f"langgraph-checkpoint-conformance is not there: {problem}")
+
+        @checkpointer_test(name="StasisSaver")
+        async def saver():
+            with StasisSaver(self.path("conformance"), model(), **options) as made:
+                yield made
+        report = asyncio.run(validate(saver))
+        self.assertEqual({name: each.failures for name, each in report.results.items()
+                          if not each.passed}, {})
+        self.assertGreaterEqual(sum(each.tests_passed for each in report.results.values()), 81)
 
     def files(self, folder="kept"):
         return {path.name.partition(".")[0] for path in self.path(folder).glob("sessions/*")}

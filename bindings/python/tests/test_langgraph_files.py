@@ -33,20 +33,7 @@ os.replace = crash
 
 class Interface(GraphCase):
     def test_conformance(self):
-        """LangGraph's tests of savers, all of them."""
-        try:
-            from langgraph.checkpoint.conformance import checkpointer_test, validate
-        except ImportError as problem:
-            self.skipTest(f"langgraph-checkpoint-conformance is not there: {problem}")
-
-        @checkpointer_test(name="StasisSaver")
-        async def saver():
-            with StasisSaver(self.path("conformance"), model()) as made:
-                yield made
-        report = asyncio.run(validate(saver))
-        self.assertEqual({name: each.failures for name, each in report.results.items()
-                          if not each.passed}, {})
-        self.assertGreaterEqual(sum(each.tests_passed for each in report.results.values()), 81)
+        self.check_conformance()
 
     def test_writes(self):
         """What a task wrote first stays, in the order in which its step would apply it."""

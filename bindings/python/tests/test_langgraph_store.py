@@ -1,6 +1,5 @@
 # Checkpoints whose sessions are in a store: what the graph computes is what it computes with files,
 # pages that sessions share are there once, and what nothing names goes.
-import asyncio
 import contextlib
 import pathlib
 import re
@@ -10,11 +9,8 @@ import unittest
 from unittest import mock
 
 from fixture import FIRST, SECOND, model
-from graphs import GraphCase, THIRD, alone, at, graph_of, missing, tests_of
+from graphs import GraphCase, THIRD, alone, at, graph_of, tests_of
 import stasis
-
-if not missing:
-    from stasis.langgraph import StasisSaver
 
 
 def bytes_of(place):
@@ -73,20 +69,7 @@ class Stored(GraphCase):
         self.assertFalse((self.path("stored") / "sessions").exists())
 
     def test_conformance(self):
-        """LangGraph's tests of savers, all of them."""
-        try:
-            from langgraph.checkpoint.conformance import checkpointer_test, validate
-        except ImportError as problem:
-            self.skipTest(f"langgraph-checkpoint-conformance is not there: {problem}")
-
-        @checkpointer_test(name="StasisSaver")
-        async def saver():
-            with StasisSaver(self.path("conformance"), model(), store=self.uri) as made:
-                yield made
-        report = asyncio.run(validate(saver))
-        self.assertEqual({name: each.failures for name, each in report.results.items()
-                          if not each.passed}, {})
-        self.assertGreaterEqual(sum(each.tests_passed for each in report.results.values()), 81)
+        self.check_conformance(store=self.uri)
 
     def test_what_is_shared_is_there_once(self):
         files = self.opened("files")

@@ -1,5 +1,5 @@
 // Attention of few rows, over contexts of any length (C5). A block of threads takes a row, a KV
-// head and a page: keys and values go from memory into registers once for all query heads that
+// head and a page: keys and values go from memory to shared memory once for all query heads that
 // share them. Then a warp merges 32 columns of a row and head in ascending order of pages.
 //
 // If each row is the only one of its sequence, as in decoding, no other kernel writes what it sees:

@@ -15,11 +15,11 @@
 //   the attribute. So is a kernel after it, or after a copy, a clear, or recorded work, because
 //   these are no kernels of this module and promise nothing.
 // - Data read before the wait: weights, their measures, and a pass's description of its rows and
-//   pages; and the pages that a pass of single rows sees (attention_blocks.cu), whose other slots
-//   earlier passes have written. A copy comes between two passes, or the end of a recording. A copy
-//   writes them, or a kernel that is marked (`read_early`: the measure of weights; a
+//   pages. A copy writes them, or a kernel that is marked (`read_early`: the measure of weights; a
 //   draw, which advances its row), and the kernel after either is launched without the attribute. A
-//   kernel after that one begins even later.
+//   kernel after that one begins even later. So does the attention of single rows
+//   (attention_blocks.cu), which reads pages early: of what it sees earlier passes have written all
+//   but the row's own slot, and a copy or the end of recorded work comes between two passes.
 // - No deadlock. Blocks that wait occupy the device, but a kernel's blocks begin only when all
 //   blocks of the previous kernel have. None of these is kept out, and the first kernel waits for
 //   nothing.
