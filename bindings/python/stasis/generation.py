@@ -42,8 +42,11 @@ class Generation(Unique):
         milliseconds(timeout)  # checks it
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self.stop: Optional[str] = None
+        self.drafted = self.accepted = 0  # tokens that a drafter proposed, and of these drawn
         self._session = session
         self._text = TextStream(session.model, tokens_max, stop, stop_tokens, ignore_end)
+        self._tokens_max = tokens_max
+        self._drawn = 0
         self._log_probabilities = number("log_probabilities", log_probabilities, 32)
         self._cancel = cancel or Cancel()
         self._last: Optional[Generated] = None
@@ -87,6 +90,7 @@ class Generation(Unique):
             if drawn is not None:
                 return drawn
         self._ended = True
+        self._session._drafting.park(self)
         held = self._text.finish()
         if not held or self._last is None:
             return None
@@ -99,20 +103,37 @@ class Generation(Unique):
         if left == 0.0:
             raise TimedOutError("the generation's time was over")
         call = Call(self._cancel, timeout=left)
+        drafting = self._session._drafting
         options = s.stasis_generate_options(  # the stops are the text's
-            timeout_ms=call.timeout_ms,
-            flags=s.STASIS_GENERATE_IGNORE_END, tokens_max=1, cancel=call.cancel_pointer,
-            log_probability_count=self._log_probabilities)
+            timeout_ms=call.timeout_ms, flags=s.STASIS_GENERATE_IGNORE_END,
+            tokens_max=self._tokens_max and self._tokens_max - self._drawn if drafting.on else 1,
+            cancel=call.cancel_pointer, log_probability_count=self._log_probabilities)
         stops: List[str] = []
-        call.run(_draw_one, self._session._handle, ctypes.byref(options), events, stops)
+        if drafting.on:
+            call.run(self._draw_ahead, self._session._handle, ctypes.byref(options), events, stops)
+        else:
+            call.run(_draw_one, self._session._handle, ctypes.byref(options), events, stops)
         if not events:
             self.stop = stops[0]
             return None
         token, position, log_probability, best = events[0]
+        self._drawn += 1
         text = self._text.push(token)
         self.stop = self._text.stop
         self._last = Generated(token, position, text, False, log_probability, best)
         return self._last
+
+    def _draw_ahead(self, session: Any, options: Any, events: "List[Event]", stops: List[str],
+                    error: Any) -> int:
+        """Draws as `_draw_one`, and leaves what a drafter has computed ahead for the next token."""
+        def next_token(generation: Any, error: Any) -> int:
+            before = _result_of(generation)
+            status = _next(generation, events, stops, error)
+            result = _result_of(generation)
+            self.drafted += result.drafted - before.drafted
+            self.accepted += result.accepted - before.accepted
+            return status
+        return self._session._drafting.draw(self, session, options, next_token, error)
 
     def _take_back(self, generated: Optional[Generated]) -> None:
         """A token that was drawn and cannot be given, because its reader was cancelled, was never
@@ -148,19 +169,28 @@ def _draw_one(session: Any, options: Any, events: List[Event], stops: List[str],
     if status != s.STASIS_OK:
         return status
     try:
-        raw = s.stasis_generated()
-        status = library.stasis_generation_next(generation, ctypes.byref(raw), error)
-        if status == s.STASIS_OK and raw.last:  # the session is full, or no token is left
-            result = s.stasis_generate_result()
-            status = library.stasis_generation_get_result(generation, ctypes.byref(result), error)
-            stops.append(STOPS.get(result.stop_reason, "length"))
-        elif status == s.STASIS_OK:
-            best = tuple((raw.best_tokens[i], raw.best_log_probabilities[i])
-                         for i in range(raw.log_probability_count))
-            events.append(Event(raw.token, raw.position, raw.log_probability, best))
+        return _next(generation, events, stops, error)
     finally:
         library.stasis_generation_end(generation)
+
+
+def _next(generation: Any, events: List[Event], stops: List[str], error: Any) -> int:
+    """Asks a generation of the library for its next token."""
+    raw = s.stasis_generated()
+    status: int = library.stasis_generation_next(generation, ctypes.byref(raw), error)
+    if status == s.STASIS_OK and raw.last:  # the session is full, or no token is left
+        stops.append(STOPS.get(_result_of(generation).stop_reason, "length"))
+    elif status == s.STASIS_OK:
+        best = tuple((raw.best_tokens[i], raw.best_log_probabilities[i])
+                     for i in range(raw.log_probability_count))
+        events.append(Event(raw.token, raw.position, raw.log_probability, best))
     return status
+
+
+def _result_of(generation: Any) -> s.stasis_generate_result:
+    result = s.stasis_generate_result()
+    library.stasis_generation_get_result(generation, ctypes.byref(result), None)  # cannot fail
+    return result
 
 
 class Reply(Unique):

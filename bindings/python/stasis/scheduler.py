@@ -118,6 +118,7 @@ class Scheduler:
                    for each in ([stop] if isinstance(stop, str) else stop)]
         options.stop_strings = (ctypes.c_char_p * len(strings))(*strings)
         options.stop_string_count = len(strings)
+        session._drafting.park()
         owned = session._handle.use()
         address = owned.pointer.value
         assert address is not None

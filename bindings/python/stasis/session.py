@@ -13,6 +13,7 @@ from . import _streams
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Owned, Progress, choice, created, digest_of, filled,
                     name_bytes, number, path_bytes, text_bytes, text_of, token_array)
+from ._drafting import Drafting
 from .constraint import Constraint, token_bits, words_of
 from .data import SessionData, Turn, turns_of
 from .errors import BusyError, ClosedError, ConflictError, InvalidArgumentError
@@ -51,10 +52,11 @@ class Session:
     'k is 5.'
     """
 
-    def __init__(self, model: Model, owned: Owned):
+    def __init__(self, model: Model, owned: Owned, drafts: bool = False):
         """For the package: hosts use `Model.session` and `Session.load`."""
         self.model = model
         self._handle = Handle(owned, "session")
+        self._drafting = Drafting(drafts)
 
     @classmethod
     def _create(cls, model: Model, options: s.stasis_session_options,
@@ -68,6 +70,7 @@ class Session:
 
     def close(self) -> None:
         """Frees the session, as soon as no call uses it. Later calls raise `ClosedError`."""
+        self._drafting.park()
         self._handle.close()
 
     def __enter__(self) -> "Session":
@@ -84,6 +87,11 @@ class Session:
         except ClosedError:
             state = "closed"
         return f"<stasis.Session of {self.model.path!r} {state}>"
+
+    def _change(self, call: Call, function: Callable[..., int], *arguments: Any) -> None:
+        """Makes a call that changes the session, which no generation may have begun then."""
+        self._drafting.park()
+        call.run(function, self._handle, *arguments)
 
     # ---- What it holds ----
 
@@ -165,8 +173,8 @@ class Session:
                 tokens, bos=self.position == 0 and self.model.info.bos is not None)
         given, count = token_array(tokens)
         call = Call(cancel or Cancel(), timeout=timeout)
-        call.run(library.stasis_session_append, self._handle, given, count,
-                 run_options(call, chunk, logits, progress))
+        self._change(call, library.stasis_session_append, given, count,
+                     run_options(call, chunk, logits, progress))
 
     def append_message(self, role: str, text: str, *, reply: bool = False, chunk: int = 0,
                        logits: Optional[OnLogits] = None, progress: Optional[Progress] = None,
@@ -176,9 +184,9 @@ class Session:
         the next reply too. A reply that is still open is closed first."""
         encoded = text_bytes(text)
         call = Call(cancel or Cancel(), timeout=timeout)
-        call.run(library.stasis_session_append_message, self._handle, name_bytes("the role", role),
-                 encoded, len(encoded), s.STASIS_MESSAGE_REPLY * reply,
-                 run_options(call, chunk, logits, progress))
+        self._change(call, library.stasis_session_append_message, name_bytes("the role", role),
+                     encoded, len(encoded), s.STASIS_MESSAGE_REPLY * reply,
+                     run_options(call, chunk, logits, progress))
 
     def append_chat(self, conversation: Mapping[str, Any], *, reply: bool = False, chunk: int = 0,
                     logits: Optional[OnLogits] = None, progress: Optional[Progress] = None,
@@ -191,9 +199,9 @@ class Session:
         call = Call(cancel or Cancel(), timeout=timeout)
         position = ctypes.c_uint64()
         try:
-            call.run(library.stasis_session_append_chat, self._handle, encoded, len(encoded),
-                     s.STASIS_CHAT_REPLY * reply, ctypes.byref(position),
-                     run_options(call, chunk, logits, progress))
+            self._change(call, library.stasis_session_append_chat, encoded, len(encoded),
+                         s.STASIS_CHAT_REPLY * reply, ctypes.byref(position),
+                         run_options(call, chunk, logits, progress))
         except ConflictError as conflict:
             conflict.position = position.value
             raise
@@ -245,7 +253,7 @@ class Session:
     def decode(self) -> int:
         """Draws the next token, appends and returns it, or does neither."""
         token = ctypes.c_uint32()
-        Call().run(library.stasis_session_decode, self._handle, ctypes.byref(token))
+        self._change(Call(), library.stasis_session_decode, ctypes.byref(token))
         return token.value
 
     # ---- What may come next ----
@@ -253,8 +261,8 @@ class Session:
     def set_sampling(self, sampling: Optional[Sampling]) -> None:
         """Sets how tokens are drawn from now on; None: greedy."""
         call = Call()
-        call.run(library.stasis_session_set_sampling, self._handle,
-                 None if sampling is None else ctypes.byref(sampling._raw(call)))
+        self._change(call, library.stasis_session_set_sampling,
+                     None if sampling is None else ctypes.byref(sampling._raw(call)))
 
     def set_constraint(self, constraint: Optional[Constraint], *,
                        cancel: Optional[Cancel] = None) -> None:
@@ -264,8 +272,25 @@ class Session:
             raise TypeError(f"the constraint is {constraint!r:.60}: expected a stasis.Constraint")
         kind, text = (s.STASIS_CONSTRAINT_NONE, b"") if constraint is None else constraint._raw()
         call = Call(cancel)
-        call.run(library.stasis_session_set_constraint, self._handle, kind, text, len(text),
-                 call.cancel_pointer)
+        self._change(call, library.stasis_session_set_constraint, kind, text, len(text),
+                     call.cancel_pointer)
+
+    def set_draft(self, draft: Union[Model, str, None], *, tokens_min: int = 0,
+                  tokens_max: int = 0) -> None:
+        """Sets what proposes tokens for `generate` and `say`, of which several are then computed
+        together: "lookup", what followed earlier in the log; a smaller model with the same
+        tokenizer; the session's own model, for its MTP head; None: nothing. It changes the speed
+        and no token. A fork inherits it, a saved session does not. Each pass has at most
+        `tokens_max` proposals, and at least `tokens_min` where there are so many; 0: chosen."""
+        if draft is not None and draft != "lookup" and not isinstance(draft, Model):
+            raise TypeError(f"the drafter is {draft!r:.60}: expected a stasis.Model, \"lookup\" or "
+                            "None")
+        options = s.stasis_draft_options(tokens_min=number("tokens_min", tokens_min, 64),
+                                         tokens_max=number("tokens_max", tokens_max, 64))
+        self._change(Call(), library.stasis_session_set_draft,
+                     draft._handle if isinstance(draft, Model) else None,
+                     None if draft is None else ctypes.byref(options))
+        self._drafting.on = draft is not None
 
     def set_allowed(self, tokens: Optional[Iterable[int]] = None, *, bits: Any = None) -> None:
         """Sets the tokens that the next draw may give, for masks of the caller's own: their
@@ -278,8 +303,8 @@ class Session:
             words = token_bits(tokens, self.model.info.vocabulary)
         elif bits is not None:
             words = words_of(bits)
-        Call().run(library.stasis_session_set_allowed, self._handle, words,
-                   0 if words is None else len(words))
+        self._change(Call(), library.stasis_session_set_allowed, words,
+                     0 if words is None else len(words))
 
     def sample(self) -> int:
         """Returns the token that would be drawn next, and changes nothing."""
@@ -336,7 +361,8 @@ class Session:
     def fork(self) -> "Session":
         """Returns a second session with the same state and settings. It copies no page."""
         return Session(self.model, created(Call(), library.stasis_session_fork,
-                                           library.stasis_session_free, self._handle))
+                                           library.stasis_session_free, self._handle),
+                       self._drafting.on)
 
     def __copy__(self) -> "Session":
         return self.fork()
@@ -350,13 +376,14 @@ class Session:
         """Removes the tokens from a position on, as if they had never been appended. `recompute`
         reaches below `info.rewind_floor`."""
         call = Call(cancel or Cancel(), timeout=timeout)
-        call.run(library.stasis_session_rewind, self._handle, number("position", position, 64),
-                 s.STASIS_REWIND_RECOMPUTE * recompute, run_options(call, chunk, None, progress))
+        self._change(call, library.stasis_session_rewind, number("position", position, 64),
+                     s.STASIS_REWIND_RECOMPUTE * recompute,
+                     run_options(call, chunk, None, progress))
 
     def evict(self, begin: int, end: int) -> None:
         """Hides positions [begin, end) from every later token; part of the log from now on."""
-        Call().run(library.stasis_session_evict, self._handle, number("begin", begin, 64),
-                   number("end", end, 64))
+        self._change(Call(), library.stasis_session_evict, number("begin", begin, 64),
+                     number("end", end, 64))
 
     # ---- Files ----
 
