@@ -11,16 +11,12 @@ Gate::Answer Gate::enter(bool alone, bool changes, bool waits) {
     if (owned()) {
         return refusal();
     }
-    if (closed_ || alone_ != kNone || (!waits && (served_ != given_ || pass_ != kNone))) {
+    if (alone_ != kNone || (!waits && (served_ != given_ || pass_ != kNone))) {
         return Answer::busy;
     }
-    const uint64_t ticket = given_++, turned_away = turned_away_;
+    const uint64_t ticket = given_++;
     alone_ = alone ? ticket : alone_;
-    changed_.wait(
-        lock, [&] { return turned_away_ != turned_away || (served_ == ticket && ticket < pass_); });
-    if (turned_away_ != turned_away) {
-        return Answer::busy;
-    }
+    changed_.wait(lock, [&] { return served_ == ticket && ticket < pass_; });
     if (owned()) { // since one of those before it
         pass_on();
         return refusal();
@@ -60,25 +56,13 @@ bool Gate::begin_pass(bool waits) {
 
 bool Gate::try_pass() noexcept {
     const std::lock_guard lock(mutex_);
-    assert(!closed_);
     pass_ = pass_ == kNone ? given_ : pass_;
     return served_ == pass_;
-}
-
-void Gate::close() noexcept {
-    const std::lock_guard lock(mutex_);
-    assert(served_ == pass_);
-    closed_ = true;
-    alone_ = kNone; // it waited for the pass
-    given_ = served_;
-    ++turned_away_;
-    changed_.notify_all();
 }
 
 void Gate::end_pass() noexcept {
     const std::lock_guard lock(mutex_);
     pass_ = kNone;
-    closed_ = false;
     changed_.notify_all();
 }
 

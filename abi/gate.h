@@ -33,9 +33,6 @@ class Gate {
     // The same for those who ask again: once it has returned false, the pass comes next. Until it
     // has begun, end_pass takes that back.
     bool try_pass() noexcept;
-    // Turns away all who wait for the pass that has begun, and those who come until it ends: it
-    // will take as long as a call that changes the session.
-    void close() noexcept;
     // Without effect where there is no pass, nor one that was asked for.
     void end_pass() noexcept;
 
@@ -57,8 +54,6 @@ class Gate {
     uint64_t given_ = 0, served_ = 0; // tickets: whose is `served_` is in, or comes next
     uint64_t alone_ = kNone;          // the ticket of a call that others do not wait for
     uint64_t pass_ = kNone;           // tickets from this one on wait for a pass
-    bool closed_ = false;             // the pass is one that nobody waits for
-    uint64_t turned_away_ = 0;        // times that all who waited were
 };
 
 } // namespace stasis::abi

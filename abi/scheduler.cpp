@@ -210,17 +210,14 @@ bool Scheduler::plan() {
     }
     choose_seats(turns_, limits_.sessions_max, slice_.rows(), chosen_);
     std::erase_if(chosen_, [&](const Seat *seat) {
-        of(seat).asked = !seat->growing && !of(seat).session->gate.try_pass();
+        of(seat).asked = !of(seat).session->gate.try_pass();
         return of(seat).asked;
     });
     for (const Seat *seat : chosen_) {
         of(seat).in_pass = true;
-        if (seat->prompts() && !seat->growing) {
-            of(seat).session->gate.close();
-        }
     }
     for (const Seat *seat : turns_) {
-        if (!of(seat).in_pass && !of(seat).asked && !seat->growing) {
+        if (!of(seat).in_pass && !of(seat).asked) {
             of(seat).session->gate.end_pass(); // its turn is not the next any more
         }
     }
@@ -282,9 +279,7 @@ void Scheduler::settle(Scheduled &one) noexcept {
     } else if (one.text.stop() && !one.seat.prompts()) {
         end(one, Status::ok, *one.text.stop(), "");
     }
-    if (!one.seat.growing) {
-        one.session->gate.end_pass(); // its log has what its events say
-    }
+    one.session->gate.end_pass(); // its log has what its events say
 }
 
 namespace {
@@ -356,18 +351,19 @@ stasis_scheduler_stats Scheduler::stats() const {
 
 // ---- The end ----------------------------------------------------------------------------------
 
-// Undoes prompts that have begun, without the lock. The sessions are the calling thread's.
-void Scheduler::undo(Lock &lock, const Caller &caller, std::span<Scheduled *const> ones) noexcept {
+// Undoes a prompt that has begun, without the lock. The seat is the calling thread's. The session
+// may be read meanwhile, for as long as its reader likes: then its trace is not told now.
+void Scheduler::undo(Lock &lock, const Caller &caller, Scheduled &one) noexcept {
     lock.unlock();
-    for (Scheduled *one : ones) {
-        one->session->caller = &caller;
-        undo_prompt(one->seat);
-        one->session->caller = nullptr;
+    if (one.session->gate.try_pass()) {
+        one.session->caller = &caller;
+        undo_prompt(one.seat);
+        one.session->caller = nullptr;
+    } else {
+        drop_prompt(one.seat);
     }
     lock.lock();
-    for (Scheduled *one : ones) {
-        one->session->gate.end_pass();
-    }
+    one.session->gate.end_pass();
 }
 
 void Scheduler::let_go(Lock &lock, const Caller &caller) noexcept {
@@ -377,7 +373,7 @@ void Scheduler::let_go(Lock &lock, const Caller &caller) noexcept {
     }
     for (size_t i = 0; i < members_.size(); ++i) { // nothing is added or removed any more
         if (Scheduled *const one = members_[i].get(); one->seat.growing) {
-            undo(lock, caller, {&one, 1});
+            undo(lock, caller, *one);
         }
     }
     while (!members_.empty()) {
@@ -405,7 +401,7 @@ void Scheduler::look_again() noexcept {
 Scheduler::Asking::~Asking() {
     if (--of_.asking_ == 0) {
         for (const auto &one : of_.members_) {
-            if (!one->in_pass && !one->seat.growing) {
+            if (!one->in_pass) {
                 one->session->gate.end_pass();
             }
         }
@@ -427,7 +423,7 @@ void Scheduler::forget(const stasis_session &session, const Caller &caller) noex
         const std::thread::id leader = leader_;
         leader_ = std::this_thread::get_id(); // nobody else touches it
         one->in_pass = true;
-        undo(lock, caller, {&one, 1});
+        undo(lock, caller, *one);
         leader_ = leader;
     }
     remove(*one);

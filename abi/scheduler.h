@@ -3,8 +3,8 @@
 //
 // One mutex guards all of it. It is not held while a pass runs, nor while anything else runs that
 // may call the host back: then `leader_` is the thread that runs it, and the sessions of the pass
-// are held by their gates. A session whose prompt has begun is held until all of it is in the log,
-// or is undone. One that is being read misses the pass, and asks for the next.
+// are held by their gates. A session whose prompt has begun is as before it until all of it is in
+// the log. One that is being read misses the pass, and asks for the next.
 #pragma once
 
 #include <chrono>
@@ -122,7 +122,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     void lead(Lock &lock, const Caller &caller);
     void settle(double seconds) noexcept;
     void settle(Scheduled &one) noexcept;
-    void undo(Lock &lock, const Caller &caller, std::span<Scheduled *const> ones) noexcept;
+    void undo(Lock &lock, const Caller &caller, Scheduled &one) noexcept;
     void let_go(Lock &lock, const Caller &caller) noexcept;
     bool leads() const { return leader_ == std::this_thread::get_id(); }
 

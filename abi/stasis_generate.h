@@ -232,7 +232,7 @@ stasis_status stasis_session_generate(stasis_session *session,
  *   reading   save, write, stasis_store_put, score, attention, set_trace: may take their time. The
  *             generation waits for them; while one runs or waits, all other calls return BUSY
  *   changing  all others. While the session generates, they return BUSY; while one of them runs,
- *             all calls do. So does a scheduler while it appends the session's prompt
+ *             all calls do
  *
  * Who waits has their turn in the order in which they came. So a call that reads waits for one
  * token (in a scheduler for two passes, for a session that is being read misses one), and a token

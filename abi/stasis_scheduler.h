@@ -31,14 +31,16 @@
  *
  * Memory. Events wait until they are fetched. A session with events_max of them does not go on
  * until one is, and the others do. KV pages are taken as a session grows: one that finds none ends
- * with POOL_EXHAUSTED and keeps what it has, and may be submitted again.
+ * with POOL_EXHAUSTED and keeps what it has, and may be submitted again. One whose prompt takes
+ * several passes holds its last partial page twice meanwhile.
  *
  * Sessions in a scheduler. From submit until its end was fetched, a session returns BUSY for all
  * calls that would change it, as with stasis_generation_begin. Calls that read it are answered for
  * the position after the last token that has an event (stasis_generate.h, "Settled sessions"): they
- * wait for the pass in which it takes part, and a session that is being read misses one. While its
- * prompt is being computed they return BUSY. Its trace is called on the thread that computes. Its
- * drafter is not asked: a pass is full of other sessions' tokens.
+ * wait for the pass in which it takes part, and a session that is being read misses one. While the
+ * slices of its prompt are computed, that is the position before the prompt, which enters the log
+ * as a whole. Its trace is called on the thread that computes. Its drafter is not asked: a pass is
+ * full of other sessions' tokens.
  *
  * Freeing. A session may be freed while it is in a scheduler: that waits for the pass in which it
  * is, and drops its events. The model may be closed before. A scheduler that is closed lets go of

@@ -15,6 +15,19 @@ void pass_on(const StepItem &item, std::span<const float> row) {
     seat.drawn(seat.user, item.token, row);
 }
 
+// A prompt that this pass completes needs no copy to grow in. Parts of a profile have lengths of
+// their own.
+bool grows_apart(const Seat &seat) {
+    return seat.slice < seat.prompt_left() || !seat.session->timeline().profile.id.empty();
+}
+
+// Hands the session's trace to the timeline that a pass changes, or back.
+void hand_trace(Seat &seat) noexcept {
+    if (seat.grown != nullptr) {
+        std::swap(seat.grown->trace, seat.session->timeline().trace);
+    }
+}
+
 // Takes over what a pass made of a prompt. Returns an error of the whole pass.
 std::exception_ptr take_prompt(Seat &seat, Append &append) noexcept {
     if (append.error == nullptr) {
@@ -24,13 +37,23 @@ std::exception_ptr take_prompt(Seat &seat, Append &append) noexcept {
         seat.added = 0;
     }
     if (append.error == nullptr && !append.committed) {
+        assert(seat.grown != nullptr);
+        hand_trace(seat);
         seat.growing.emplace(std::move(append)); // and goes on
         return nullptr;
     }
     seat.growing.reset();
+    Timeline &timeline = seat.session->timeline();
     if (append.error != nullptr) {
+        hand_trace(seat);
+        seat.grown.reset();
+        timeline.tell_pages(PageOrigin::before); // instead of the copy's
         seat.error = append.ended_call ? nullptr : append.error;
         return append.ended_call ? append.error : nullptr;
+    }
+    if (seat.grown != nullptr) { // with the trace
+        std::swap(timeline, *seat.grown);
+        seat.grown.reset();
     }
     seat.session->settings().pending_system = std::move(seat.prompt.pending_system);
     seat.prompt.entries.clear();
@@ -45,6 +68,8 @@ std::exception_ptr compute(Model &model, std::span<Seat *const> seats) {
             buffers->items.push_back({seat->session, {}, true});
             buffers->items.back().owner = seat;
             buffers->items.back().drawn = pass_on;
+        } else if (!seat->leaves && !seat->growing && grows_apart(*seat)) {
+            seat->grown = std::make_unique<Timeline>(seat->session->timeline());
         }
     }
     for (StepItem &item : buffers->items) {
@@ -65,9 +90,12 @@ std::exception_ptr compute(Model &model, std::span<Seat *const> seats) {
             seat->added = seat->growing->done; // before the pass
             appends.push_back(std::move(*seat->growing));
         } else {
-            appends.push_back({&seat->session->timeline(), seat->prompt.entries});
+            Timeline &own = seat->session->timeline();
+            appends.push_back(
+                {seat->grown != nullptr ? seat->grown.get() : &own, seat->prompt.entries});
         }
         appends.back().slice = seat->slice;
+        hand_trace(*seat);
     }
     advance_together(model, appends);
 
@@ -98,14 +126,18 @@ std::exception_ptr compute(Model &model, std::span<Seat *const> seats) {
 
 } // namespace
 
-void undo_prompt(Seat &seat) noexcept {
+void drop_prompt(Seat &seat) noexcept {
     assert(seat.growing);
-    try {
-        fail(Status::cancelled, "the session leaves the batch");
-    } catch (...) {
-        seat.growing->abort();
-    }
     seat.growing.reset();
+    seat.grown.reset();
+}
+
+void undo_prompt(Seat &seat) noexcept {
+    const uint64_t begin = seat.growing->start, end = begin + seat.prompt.entries.size();
+    drop_prompt(seat);
+    Timeline &timeline = seat.session->timeline();
+    timeline.tell_pages(PageOrigin::before); // at most as many as were told, so nothing can fail
+    timeline.tell(TraceKind::undone, begin, end);
 }
 
 std::exception_ptr run_pass(Model &model, std::span<Seat *const> seats) noexcept {
@@ -120,6 +152,11 @@ std::exception_ptr run_pass(Model &model, std::span<Seat *const> seats) noexcept
     try {
         return compute(model, seats);
     } catch (...) {
+        for (Seat *seat : seats) { // copies made for appends that did not begin
+            if (!seat->growing) {
+                seat->grown.reset();
+            }
+        }
         return std::current_exception();
     }
 }
@@ -146,7 +183,7 @@ bool waits_for(const Seat &seat, const Seat &other) {
     const Timeline &own = seat.session->timeline(), &theirs = other.session->timeline();
     const size_t done = other.prompt.entries.size() - other.prompt_left();
     if (!own.shares || own.domain == TimelineOptions::kPrivate || own.domain != theirs.domain ||
-        own.long_rope != theirs.long_rope || own.position() != 0 || theirs.position() != done) {
+        own.long_rope != theirs.long_rope || own.position() != 0 || theirs.position() != 0) {
         return false;
     }
     const std::vector<TokenEntry> &a = seat.prompt.entries, &b = other.prompt.entries;

@@ -1,11 +1,13 @@
 // Sessions that are computed together over many passes: each first appends its prompt, slice by
 // slice in one transaction, and then draws a token in each pass that it takes part in. The parts of
-// a step make the passes, so each session gets the bits that it gets alone. Knows neither text nor
-// who may use the sessions meanwhile.
+// a step make the passes, so each session gets the bits that it gets alone. Between two passes a
+// session has its whole prompt or nothing of it. Knows neither text nor who may use the sessions
+// meanwhile.
 #pragma once
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,7 +25,10 @@ struct Seat {
     void (*drawn)(void *user, uint32_t token, std::span<const float> row);
     void *user;
 
-    std::optional<Append> growing = {}; // of the prompt, from its first slice to its last
+    // A prompt of several slices grows in a copy of the timeline, which becomes the session's with
+    // the last of them: until then the session is as it was, and can be read.
+    std::unique_ptr<Timeline> grown = {};
+    std::optional<Append> growing = {}; // of the copy, from its first slice to its last
     bool ready = false;                 // may take part in the next pass
     // In the next pass: rows of the prompt, and whether the prompt is undone.
     size_t slice = 0;
@@ -47,8 +52,11 @@ struct Seat {
 // pass, or as before their prompt, and a later pass goes on.
 std::exception_ptr run_pass(Model &model, std::span<Seat *const> seats) noexcept;
 
-// Undoes a prompt that has begun, and forgets that it had.
+// Forgets that a prompt has begun, and tells the session's trace.
 void undo_prompt(Seat &seat) noexcept;
+// The same without a word to the trace, which learns of the pages with the session's next change:
+// for those who do not hold the session.
+void drop_prompt(Seat &seat) noexcept;
 
 // How many rows of prompts a pass computes: as many as fit in a time at the speed of the last
 // passes that had some.

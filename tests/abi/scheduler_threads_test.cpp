@@ -90,14 +90,14 @@ TEST_CASE(
             }
         }
         for (size_t round = 0; ended < kCount; ++round) {
-            if (thread == 4) { // a reader: whole, or BUSY
+            if (thread == 4) { // a reader, who is always answered
                 const Session &any = sessions[round % kCount];
                 stasis_digest value;
                 auto info = sized<stasis_session_info>();
                 const stasis_status got = stasis_session_digest(any.get(), &value, nullptr);
-                wrong.unless(got == STASIS_OK || got == STASIS_BUSY);
+                wrong.unless(got == STASIS_OK);
                 const stasis_status told = stasis_session_get_info(any.get(), &info, nullptr);
-                wrong.unless(told == STASIS_OK || told == STASIS_BUSY);
+                wrong.unless(told == STASIS_OK);
                 continue;
             }
             stasis_scheduler_event *event = nullptr;

@@ -293,10 +293,11 @@ TEST_CASE("stasis_scheduler_next: threads that wait for a session's pass go on w
     stasis_session_set_trace(session.get(), nullptr, nullptr);
 }
 
-TEST_CASE(
-    "stasis_scheduler_next: threads that wait for a session get BUSY when its prompt begins") {
+TEST_CASE("stasis_scheduler_next: threads that wait for a session are answered when its prompt "
+          "begins, for the position before it") {
     const Minute minute;
     const Session session = prepared(gemma(), Drafter::none, 0);
+    const Digest before = digest(session.get());
     LongLook look(session);
     const Scheduler scheduler = make_scheduler(gemma(), limits(0, 16));
     submit(scheduler, session, {some_tokens(100, 5), 1});
@@ -309,8 +310,42 @@ TEST_CASE(
     look.end();
     reader.end();
     computes.join();
-    CHECK(reader.status == STASIS_BUSY);
+    CHECK(reader.status == STASIS_OK);
+    CHECK(reader.value == before);
     CHECK(next(scheduler)->end == 1);
     CHECK(position(session.get()) == 141);
     stasis_session_set_trace(session.get(), nullptr, nullptr);
+}
+
+TEST_CASE("stasis_scheduler_stop: a prompt that has begun is undone also while its session is "
+          "being read, for as long as that takes, and by the reader's own callback") {
+    const Minute minute;
+    for (const bool by_callback : {false, true}) {
+        const Session session = prepared(gemma(), Drafter::none, 0);
+        const Session plain = prepared(gemma(), Drafter::none, 0);
+        const Session ticking = session_of(gemma(), some_tokens(3));
+        const Scheduler scheduler = make_scheduler(gemma(), limits(0, 16, 1));
+        submit(scheduler, ticking, {.tokens_max = 0});
+        submit(scheduler, session, {some_tokens(100, 5), 1});
+        for (int i = 0; i < 3; ++i) {
+            CHECK(next(scheduler, ticking)->end == 0);
+        }
+        CHECK(stats_of(scheduler).prompt_positions >= 32);
+        if (by_callback) {
+            Acting acting{STASIS_TRACE_FORK, [&] { stasis_scheduler_stop(scheduler.get()); }};
+            acting.listen(session.get());
+            CHECK(digest(fork(session.get()).get()) == digest(plain.get()));
+            stasis_session_set_trace(session.get(), nullptr, nullptr);
+        } else {
+            LongLook look(session);
+            look.begin();
+            stasis_scheduler_stop(scheduler.get());
+            look.end();
+            stasis_session_set_trace(session.get(), nullptr, nullptr);
+        }
+        CHECK(digest(session.get()) == digest(plain.get()));
+        append(session.get(), some_tokens(30, 7)); // free
+        append(plain.get(), some_tokens(30, 7));
+        CHECK(digest(session.get()) == digest(plain.get()));
+    }
 }

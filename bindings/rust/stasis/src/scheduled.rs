@@ -140,8 +140,8 @@ impl Scheduled {
     }
 
     /// The session, to be read: calls wait for the pass in which it takes part, and are answered
-    /// for the last token that has an event. While its prompt is being computed they get
-    /// [`Status::Busy`].
+    /// for the last token that has an event, or for the position before its prompt while that is
+    /// being computed.
     pub fn session(&self) -> &Session {
         &self.session
     }
