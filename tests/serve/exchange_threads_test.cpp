@@ -159,3 +159,168 @@ TEST_CASE("Exchange: a whole reply may be larger than the backlog, and is read a
     client.send(get("/"));
     CHECK(client.reply().second == body);
 }
+
+namespace {
+
+// A reply in pieces that are asked for: the byte at each place says where it is.
+struct Asked {
+    std::shared_ptr<Exchange> exchange;
+    uint64_t length;
+    size_t piece;
+    uint64_t at = 0; // on the server's thread alone
+    std::atomic<uint64_t> given{0};
+    std::atomic<size_t> most{0}; // bytes that have waited at once
+
+    static char byte_at(uint64_t place) { return static_cast<char>(place * 2654435761U >> 13U); }
+    void next() {
+        std::string bytes(std::min<uint64_t>(piece, length - at), '\0');
+        for (char &byte : bytes) {
+            byte = byte_at(at++);
+        }
+        exchange->write(std::move(bytes));
+        most = std::max(most.load(), exchange->backlog());
+        given = at;
+        if (at == length) {
+            exchange->end();
+        }
+    }
+    static std::weak_ptr<Asked> begin(const std::shared_ptr<Exchange> &exchange, uint64_t length,
+                                      size_t piece) {
+        const auto asked = std::make_shared<Asked>(exchange, length, piece);
+        exchange->begin_asked(200, {{"Content-Type", "x"}}, length, [asked] { asked->next(); });
+        return asked;
+    }
+    Asked(std::shared_ptr<Exchange> to, uint64_t bytes, size_t of)
+        : exchange(std::move(to)), length(bytes), piece(of) {}
+};
+
+} // namespace
+
+TEST_CASE("Exchange: a reply that is asked for piece by piece comes whole, and the next after it") {
+    constexpr uint64_t kLength = 3000001;
+    for (const size_t piece : {size_t{1000}, size_t{65536}, size_t{5000000}}) {
+        Waiting waiting;
+        Running running(waiting.handler());
+        Client client = running.client();
+        client.send(get("/"));
+        std::weak_ptr<Asked> asked = Asked::begin(waiting.next(), kLength, piece);
+        const auto [head, body] = client.reply();
+        CHECK(has(head, "Content-Length: 3000001\r\n"));
+        CHECK(!has(head, "Transfer-Encoding"));
+        REQUIRE(body.size() == kLength);
+        bool right = true;
+        for (size_t i = 0; i < body.size(); ++i) {
+            right = right && body[i] == Asked::byte_at(i);
+        }
+        CHECK(right);
+        CHECK(wait_until([&] { return asked.expired(); })); // nothing is left behind
+        client.send(get("/next"));
+        waiting.next()->reply(200, {}, "x");
+        CHECK(client.reply().second == "x");
+        CHECK(wait_until([&] { return running.server.counts().reply_bytes == 0; }));
+    }
+}
+
+TEST_CASE("Exchange: of a hundred clients that do not read, a piece of each is in memory at most") {
+    constexpr uint64_t kLength = uint64_t{1} << 40; // more than there is of memory
+    constexpr size_t kPiece = 50000, kClients = 100;
+    Waiting waiting;
+    Running running(waiting.handler());
+    std::vector<Client> clients;
+    std::vector<std::weak_ptr<Asked>> asked;
+    for (size_t i = 0; i < kClients; ++i) {
+        clients.push_back(running.client(4096));
+        clients.back().send(get("/"));
+        asked.push_back(Asked::begin(waiting.next(), kLength, kPiece));
+    }
+    // The system's buffers are full, and the rest of a piece waits here: nobody is asked for more.
+    for (const std::weak_ptr<Asked> &one : asked) {
+        const std::shared_ptr<Asked> here = one.lock();
+        REQUIRE(here);
+        REQUIRE(wait_until([&] {
+            return here->given > 0 && here->exchange->backlog() > 0 &&
+                   here->exchange->backlog() <= kPiece;
+        }));
+    }
+    CHECK(running.server.counts().reply_bytes <= kClients * kPiece);
+    CHECK(wait_until([&] { return running.server.counts().reply_bytes >= kClients; }));
+    for (const std::weak_ptr<Asked> &one : asked) {
+        CHECK(one.lock()->most <= kPiece);
+    }
+    // One reads: it alone goes on. The others leave: nothing of theirs stays.
+    const uint64_t before = asked[0].lock()->given;
+    REQUIRE(clients[0].exactly(before + kPiece).size() == before + kPiece);
+    CHECK(wait_until([&] { return asked[0].lock()->given > before; }));
+    clients.clear();
+    for (const std::weak_ptr<Asked> &one : asked) {
+        CHECK(wait_until([&] { return one.expired(); }));
+    }
+    CHECK(wait_until([&] { return running.server.counts().reply_bytes == 0; }));
+    CHECK(running.server.counts().gone == kClients);
+}
+
+TEST_CASE("Exchange: a transfer to a client that stands still ends, and one that fails is cut") {
+    Limits limits;
+    limits.write_seconds = 1;
+    Waiting waiting;
+    Running running(waiting.handler(), limits);
+    Client deaf = running.client(4096);
+    deaf.send(get("/"));
+    std::weak_ptr<Asked> asked = Asked::begin(waiting.next(), uint64_t{1} << 40, 50000);
+    CHECK(wait_until([&] { return asked.expired(); }));
+    CHECK(running.server.counts().gone == 1);
+    CHECK(running.served().at(0).error == "the client takes nothing");
+
+    Client client = running.client();
+    client.send(get("/"));
+    std::shared_ptr<Exchange> exchange = waiting.next();
+    exchange->begin_asked(200, {}, 10, [exchange] {
+        exchange->write("abc");
+        exchange->cut();
+    });
+    exchange = nullptr;
+    CHECK(has(client.rest(), "Content-Length: 10\r\n"));
+    REQUIRE(wait_until([&] { return running.served().size() == 2; }));
+    CHECK(!running.served()[1].whole);
+}
+
+TEST_CASE("Exchange: a client that has said all gets what it asked for piece by piece") {
+    Running running(
+        [](const std::shared_ptr<Exchange> &exchange) { Asked::begin(exchange, 5000000, 50000); });
+    Client client = running.client(4096);
+    client.send("GET /x HTTP/1.0\r\n\r\n");
+    client.end_input();
+    client.until("\r\n\r\n");
+    CHECK(client.rest().size() == 5000000);
+}
+
+TEST_CASE("Exchange: a transfer ends with the server, with a client that left, and at its length") {
+    std::weak_ptr<Asked> late;
+    Waiting waiting;
+    {
+        Running running(waiting.handler());
+        Client client = running.client(4096), gone = running.client(), head = running.client();
+        client.send(get("/"));
+        late = Asked::begin(waiting.next(), uint64_t{1} << 40, 50000);
+        CHECK(!late.expired());
+        gone.send(get("/"));
+        const auto exchange = waiting.next();
+        gone.close();
+        REQUIRE(wait_until([&] { return exchange->gone(); }));
+        CHECK(Asked::begin(exchange, 10, 5).expired());
+
+        head.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        CHECK(Asked::begin(waiting.next(), 10, 5).expired());
+        CHECK(has(head.until("\r\n\r\n"), "Content-Length: 10\r\n"));
+        head.send(get("/"));
+        const auto last = waiting.next();
+        last->begin_asked(200, {}, 3, [] {});
+        CHECK_THROWS_AS(last->write("abcd"), std::logic_error);
+        last->write("ab");
+        CHECK_THROWS_AS(last->end(), std::logic_error);
+        last->write("c");
+        last->end();
+        CHECK(head.reply().second == "abc");
+    }
+    CHECK(late.expired());
+}

@@ -17,6 +17,8 @@ CALL = ("\n<tool_call>\n" + json.dumps({"name": "Weather", "arguments": ARGUMENT
 # What the model says after the last byte of its prompt: to a user, to a tool, in its thoughts.
 SCRIPT = {"\n": ["Let me look.", CALL],
           "\t": ["Dry and calm."], ">": ["Hm, hm.", "</think>", "Yes."]}
+# Here the thought's end is of several tokens, and the content begins as it does.
+CUT_END = {">": ["Hm, ", "hm.", "</t", "hink", ">\n\nth", "ink", " so"]}
 
 
 class Weather(BaseModel):
@@ -52,7 +54,10 @@ class Served(ServerTest):
         whole = self.openai.chat.completions.create(model=LLAMA.name, messages=messages,
                                                     temperature=0, logprobs=True, top_logprobs=3)
         self.assertEqual(whole.choices[0].finish_reason, "stop")
-        self.assertEqual(len(whole.choices[0].logprobs.content), whole.usage.completion_tokens)
+        likelihoods = whole.choices[0].logprobs.content
+        self.assertEqual(len(likelihoods), whole.usage.completion_tokens - 1)  # but for the end
+        self.assertEqual(b"".join(bytes(each.bytes) for each in likelihoods).decode(),
+                         whole.choices[0].message.content)
         with self.openai.chat.completions.stream(
                 model=LLAMA.name, messages=messages, temperature=0, logprobs=True, top_logprobs=3,
                 stream_options={"include_usage": True}) as stream:
@@ -194,7 +199,7 @@ class Served(ServerTest):
         self.assertEqual(made.usage.completion_tokens, 4)  # the thought, its end, content, end
         self.assertEqual(made.usage.completion_tokens_details.reasoning_tokens, 1)
         likelihoods = made.choices[0].logprobs.content
-        self.assertEqual([each.token for each in likelihoods], ["Yes.", "<|im_end|>"])
+        self.assertEqual([each.token for each in likelihoods], ["Yes."])
         with self.openai.chat.completions.stream(**members) as stream:
             final = stream.get_final_completion()
         self.assertEqual(final.choices[0].logprobs.content, likelihoods)
@@ -203,7 +208,30 @@ class Served(ServerTest):
             include=["message.output_text.logprobs"])
         self.assertEqual(response.usage.output_tokens_details.reasoning_tokens, 1)
         self.assertEqual([each.token for each in response.output[1].content[0].logprobs],
-                         ["Yes.", "<|im_end|>"])
+                         ["Yes."])
+
+    def test_likelihoods_are_those_of_the_text(self):
+        scripted_model.write(self.folder / "cut", CUT_END)
+        server = self.serve(self.folder / "cut")
+        client = openai.OpenAI(base_url=f"http://{server.address}/v1", api_key="x",
+                               _strict_response_validation=True)
+        self.addCleanup(client.close)
+        members = {"model": "cut", "messages": [{"role": "user", "content": "So?"}],
+                   "logprobs": True, "top_logprobs": 1, "extra_body": {"chat_template_kwargs": {
+                       "enable_thinking": True}}}
+        made = client.chat.completions.create(**members)
+        message = made.choices[0].message
+        self.assertEqual((message.reasoning_content, message.content), ("Hm, hm.", "think so"))
+        likelihoods = made.choices[0].logprobs.content
+        self.assertEqual([each.token for each in likelihoods], [">\n\nth", "ink", " so"])
+        with client.chat.completions.stream(**members) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].logprobs.content, likelihoods)
+        stopped = client.chat.completions.create(stop=" so", **members)
+        self.assertEqual([each.token for each in stopped.choices[0].logprobs.content],
+                         [">\n\nth", "ink"])
+        whole = client.completions.create(model="cut", prompt="a>", logprobs=1, stop=[" so"])
+        self.assertEqual("".join(whole.choices[0].logprobs.tokens), whole.choices[0].text)
 
     def test_conversations(self):
         user = turns_of(LLAMA)[0]["user"]
@@ -222,9 +250,16 @@ class Served(ServerTest):
         self.assertEqual(streamed.output_text, plain.output_text)
         items = self.openai.conversations.items
         said = list(items.list(made.id, order="asc", limit=3))  # two pages
+        self.assertEqual([said[1].id, said[3].id], [first.output[0].id, streamed.output[0].id])
         self.assertEqual([item.content[0].text for item in said],
                          [user, first.output_text, "What is k?", plain.output_text])
         self.assertEqual(items.retrieve(said[2].id, conversation_id=made.id), said[2])
+        shorter = items.delete(said[2].id, conversation_id=made.id)
+        self.assertEqual((shorter.id, shorter.object), (made.id, "conversation"))
+        with self.assertRaises(openai.NotFoundError):
+            items.retrieve(said[2].id, conversation_id=made.id)
+        self.assertEqual(list(items.list(made.id, order="asc")),
+                         said[:2] + said[3:])
         added = items.create(made.id, items=[
             {"type": "reasoning", "id": "rs_1", "summary": [], "content": [
                 {"type": "reasoning_text", "text": "Hm."}]},

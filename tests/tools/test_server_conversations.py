@@ -5,6 +5,7 @@ import json
 import random
 import threading
 
+import scripted_model
 from served import ServerTest
 from stasis_process import GEMMA, LLAMA, turns_of
 
@@ -95,6 +96,105 @@ class Conversations(ServerTest):
             self.assertEqual(self.post(server, RESPONSES, body)["status"], "incomplete")
             self.assertEqual(len(self.texts(server, conversation)), 7)
 
+    def items(self, server, conversation):
+        return self.get(server, f"{CONVERSATIONS}/{conversation}/items?order=asc&limit=100")["data"]
+
+    def test_ids_of_items_stay(self):
+        """When a result gets its call's name, after a restart, and beside items that go."""
+        script = {"\n": ["Let me look.", "\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}"
+                                         "\n</tool_call>"], "\t": ["Noon."]}
+        model = scripted_model.write(self.folder / "scripted", script)
+        tools = [{"type": "function", "name": "now", "parameters": {"type": "object"}}]
+        for place in self.places()[:2]:
+            server = self.serve(model, *place)
+            conversation = self.create(server, items=[{"role": "user", "content": "a"}])
+            path = f"{CONVERSATIONS}/{conversation}/items"
+            reply = self.turn(server, "How late?", conversation=conversation, tools=tools)
+            self.assertEqual([item["type"] for item in reply["output"]],
+                             ["message", "function_call"])
+            self.post(server, path, {"items": [
+                {"type": "function_call_output", "call_id": reply["output"][1]["call_id"],
+                 "output": "12"}]})
+            before = self.items(server, conversation)
+            ids = [item["id"] for item in before]
+            self.assertEqual(len(set(ids)), 5)
+            self.assertEqual(ids[2:4], [item["id"] for item in reply["output"]])
+            follow = self.turn(server, [], conversation=conversation, tools=tools)
+            self.assertEqual(follow["output"][0]["content"][0]["text"], "Noon.")
+            for _ in range(2 if place else 1):
+                self.assertEqual(self.items(server, conversation), before + follow["output"])
+                for item in before:
+                    self.assertEqual(self.get(server, f"{path}/{item['id']}"), item)
+                if place:
+                    self.assertEqual(server.end(), 0)
+                    server = self.serve(model, *place)
+            status, data = server.ask("DELETE", f"{path}/{ids[0]}")
+            self.assertEqual((status, json.loads(data)["id"]), (200, conversation))
+            self.assertEqual(server.ask("DELETE", f"{path}/{ids[0]}")[0], 404)
+            self.get(server, f"{path}/{ids[0]}", status=404)
+            self.assertEqual(self.items(server, conversation), before[1:] + follow["output"])
+            # What comes in its place is another item, and so is one that says the same again.
+            for _ in range(2):
+                self.post(server, path, {"items": [{"role": "user", "content": "a"}]})
+            now = [item["id"] for item in self.items(server, conversation)]
+            self.assertEqual(len(set(now + ids)), 8)
+            # Without the call nothing says what the result is one of.
+            self.assertEqual(server.ask("DELETE", f"{path}/{ids[3]}")[0], 200)
+            self.assertEqual([item["type"] for item in self.items(server, conversation)][:4],
+                             ["message", "message", "function_call_output", "message"])
+            server.kill()
+
+    def test_ids_of_input_items_stay(self):
+        server = self.serve(LLAMA)
+        first = self.turn(server, users()[0], instructions="Be short.")
+        second = self.turn(server, users()[1], previous_response_id=first["id"])
+        lists = [self.get(server, f"{RESPONSES}/{each['id']}/input_items?order=asc")["data"]
+                 for each in (first, second)]
+        self.assertEqual(lists[0][0], lists[1][0])
+
+    def test_an_item_is_removed(self):
+        """What goes on is what a new conversation of the items that are left would be."""
+        for place in self.places():
+            server = self.serve(LLAMA, *place)
+            for gone in (0, 1, 2, 3, 5):
+                conversation = self.create(server)
+                for text in users()[:3]:
+                    self.turn(server, text, conversation=conversation)
+                before = self.items(server, conversation)
+                path = f"{CONVERSATIONS}/{conversation}/items/{before[gone]['id']}"
+                self.assertEqual(server.ask("DELETE", path)[0], 200)
+                left = self.items(server, conversation)
+                self.assertEqual(left, before[:gone] + before[gone + 1:])
+                if place and gone == 2:
+                    self.assertEqual(server.end(), 0)
+                    server = self.serve(LLAMA, *place)
+                kept = self.turn(server, users()[3], conversation=conversation)
+                new = self.create(server, items=left)
+                self.assertEqual(self.turn(server, users()[3], conversation=new)["id"], kept["id"])
+                alone = self.serve(LLAMA)  # where nothing was said before
+                elsewhere = self.create(alone, items=left)
+                other = self.turn(alone, users()[3], conversation=elsewhere)
+                self.assertEqual(other["output"][0]["content"], kept["output"][0]["content"])
+                alone.kill()
+
+    def test_assistants_items_that_come_together_are_one_message(self):
+        server = self.serve(LLAMA)
+        said = [{"role": "user", "content": users()[0]}, {"role": "assistant", "content": "k is"},
+                {"role": "user", "content": "x"},
+                {"type": "reasoning", "id": "r", "summary": [],
+                 "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                {"role": "assistant", "content": " 5."}]
+        conversation = self.create(server, items=said)
+        ids = [item["id"] for item in self.items(server, conversation)]
+        path = f"{CONVERSATIONS}/{conversation}/items/"
+        self.assertEqual(server.ask("DELETE", path + ids[2])[0], 200)
+        left = self.items(server, conversation)
+        self.assertEqual([item["id"] for item in left], [ids[0], ids[3], ids[1]])
+        self.assertEqual(left[2]["content"][0]["text"], "k is 5.")
+        new = self.create(server, items=said[:2] + said[3:])
+        self.assertEqual([item["content"] for item in self.items(server, new)],
+                         [item["content"] for item in left])
+
     def test_another_model_goes_on(self):
         place = "--store", f"dir:{self.path('store')}"
         server = self.serve(LLAMA, GEMMA, *place)
@@ -144,6 +244,7 @@ class Conversations(ServerTest):
                 self.assertIn(conversation, error["message"])
                 self.post(two, path, item, 409)
                 self.assertEqual(two.ask("DELETE", f"{CONVERSATIONS}/{conversation}")[0], 409)
+                self.assertEqual(two.ask("DELETE", f"{path}/msg_x")[0], 409)
                 self.assertEqual(self.texts(two, conversation), [])
                 self.assertEqual(list(events)[-1]["type"], "response.incomplete")
                 self.assertEqual(len(self.texts(two, conversation)), 2)
@@ -219,6 +320,7 @@ class Conversations(ServerTest):
             self.get(server, path, status=404, headers=beta)
             self.get(server, path, status=401)
             self.get(server, path + "/items", status=404, headers=beta)
+            self.assertEqual(server.ask("DELETE", path + "/items/msg_x", headers=beta)[0], 404)
             self.post(server, path + "/items", {"items": [{"role": "user", "content": "x"}]}, 404,
                       beta)
             self.turn(server, "x", 404, beta, conversation=conversation)

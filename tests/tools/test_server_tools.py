@@ -24,6 +24,7 @@ OBJECTS = ["Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B",
 TAGGED = ["Qwen3-Coder", "Qwen3.5-4B"]
 REFUSED = {"mistralai-Mistral-Nemo-Instruct-2407": "[TOOL_CALLS]",
            "Mistral-Small-3.2-24B-Instruct-2506": "[TOOL_CALLS]",
+           "mistralai-Ministral-3-14B-Reasoning-2512": "[TOOL_CALLS]",
            "google-gemma-4-31B-it": "<|tool_call>", "openai-gpt-oss-120b": "<|channel|>",
            "LFM2.5-Instruct": "not known"}
 
@@ -155,6 +156,86 @@ class Tools(ServerTest):
             self.assertEqual(reply["stop_reason"], "tool_use")
             self.assertEqual([(block["type"], block["input"]) for block in reply["content"]],
                              [("tool_use", {})] * count)
+
+    def test_a_template_without_tools(self):
+        """SmolLM3's, as published by Unsloth, has no place for tools: they are never ignored."""
+        server = self.serve(self.model("HuggingFaceTB-SmolLM3-3B"))
+        for choice in "required", {"type": "function", "function": {"name": "now"}}, "auto":
+            error = self.post(server, CHAT, asked(tool_choice=choice), 400)["error"]
+            self.assertEqual((error["param"], error["message"]), (
+                "tools", "the model's chat template has no place for tools"))
+        self.post(server, CHAT, asked(tool_choice="none", max_tokens=3))
+
+    def session(self, server, response):
+        return self.get(server, "/v1/sessions/" + response["id"].removeprefix("resp_"))
+
+    def test_a_reply_ends_with_its_only_call(self):
+        """parallel_tool_calls: false, where the model decides whether it calls."""
+        call = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+        script = {"\n": ["So:", "\n" + call, "\n\n" + call, " Done."], "\t": ["Noon."]}
+        place = "--store", f"dir:{self.path('store')}"
+        server = self.serve(self.model("scripted", script, scripted_model.TEMPLATE), *place)
+        tools = chat_tools({"now": TOOLS["now"]})
+        body = asked(temperature=0, reasoning_effort=None, tools=tools, tool_choice="auto")
+        for single, count, drawn in (False, 2, 5), (True, 1, 2):
+            reply = self.post(server, CHAT, {**body, "parallel_tool_calls": not single})
+            self.assertEqual(len(reply["choices"][0]["message"]["tool_calls"]), count)
+            self.assertEqual(reply["choices"][0]["finish_reason"], "tool_calls")
+            self.assertEqual(reply["usage"]["completion_tokens"], drawn)
+            deltas, ends = [], []
+            for event in server.events(CHAT, {**body, "parallel_tool_calls": not single}):
+                deltas += [choice["delta"] for choice in event["choices"]]
+                ends += [choice["finish_reason"] for choice in event["choices"]]
+            self.assertEqual(sum(len(delta.get("tool_calls") or []) for delta in deltas), count)
+            text = "".join(delta.get("content") or "" for delta in deltas)
+            self.assertEqual(text.split(), ["So:"] if single else ["So:", "Done."])
+            self.assertEqual(ends[-1], "tool_calls")
+            message = self.post(server, MESSAGES, {
+                "messages": body["messages"], "max_tokens": 300, "temperature": 0,
+                "tools": [{"name": "now", "input_schema": TOOLS["now"]}],
+                "tool_choice": {"type": "auto", "disable_parallel_tool_use": single}})
+            self.assertEqual(message["stop_reason"], "tool_use")
+            self.assertEqual(sum(block["type"] == "tool_use" for block in message["content"]),
+                             count)
+        flat = [{"type": "function", **tool["function"]} for tool in tools]
+        first = self.post(server, RESPONSES, {"input": "How late?", "tools": flat,
+                                              "parallel_tool_calls": False})
+        self.assertEqual([item["type"] for item in first["output"]], ["message", "function_call"])
+        said = self.session(server, first)
+        self.assertEqual(len(said["conversation"]["messages"][-1]["tool_calls"]), 1)
+        self.assertEqual(said["position"], first["usage"]["total_tokens"])
+        digest = first["id"].removeprefix("resp_")
+        self.assertTrue(self.post(server, f"/v1/sessions/{digest}/verify", {})["verified"])
+        # All that is stored was said: the next turn goes on behind it.
+        second = self.post(server, RESPONSES, {
+            "previous_response_id": first["id"], "tools": flat, "input": [
+                {"type": "function_call_output", "call_id": first["output"][1]["call_id"],
+                 "output": "12"}]})
+        self.assertEqual(second["output"][0]["content"][0]["text"], "Noon.")
+        self.assertEqual(second["usage"]["input_tokens_details"]["cached_tokens"],
+                         said["position"])
+
+    def test_the_only_call_of_a_list(self):
+        """Mistral's models may write all calls as one list: the log has the first one alone."""
+        calls = ('[TOOL_CALLS] [{"name": "now", "arguments": {}, "id": "abcdefghi"}, '
+                 '{"name": "now", "arguments": {}, "id": "abcdefghj"}]')
+        name = "mistralai-Mistral-Nemo-Instruct-2407"
+        server = self.serve(self.model(name, {"]": [calls]}))
+        flat = [{"type": "function", **tool["function"]} for tool in chat_tools(TOOLS)]
+        body = {"input": "How late?", "tools": flat}
+        both = self.post(server, RESPONSES, body)
+        self.assertEqual([item["name"] for item in both["output"]], ["now", "now"])
+        first = self.post(server, RESPONSES, {**body, "parallel_tool_calls": False})
+        self.assertEqual([item["name"] for item in first["output"]], ["now"])
+        said = self.session(server, first)
+        digest = first["id"].removeprefix("resp_")
+        self.assertTrue(self.post(server, f"/v1/sessions/{digest}/verify", {})["verified"])
+        second = self.post(server, RESPONSES, {
+            "previous_response_id": first["id"], "tools": flat, "max_output_tokens": 5, "input": [
+                {"type": "function_call_output", "call_id": first["output"][0]["call_id"],
+                 "output": "12"}]})
+        self.assertEqual(second["usage"]["input_tokens_details"]["cached_tokens"],
+                         said["position"])
 
     def test_refusals(self):
         server = self.serve(self.model("Qwen-Qwen3-0.6B"))

@@ -12,14 +12,49 @@ struct Turn {
     std::string content, thoughts;
     std::vector<Call> calls;
     bool begun = false, said = false; // said: the last item was a message
+    std::string content_id, thoughts_id;
+    std::vector<std::string> call_ids;
+};
 
-    void finish(Json &messages) {
-        if (begun) {
-            messages.push_back(assistant_message(content, thoughts, calls));
+// Messages, and where they are wanted the ids of the items that each has (response_items.cpp).
+struct Read {
+    Json &messages;
+    Json *ids;
+    Turn turn{};
+
+    void add(Json message, const std::string &id) {
+        messages.push_back(std::move(message));
+        if (ids != nullptr) {
+            ids->push_back(Json::array({id}));
         }
-        *this = Turn{};
+    }
+    void finish_turn() {
+        if (turn.begun) {
+            messages.push_back(assistant_message(turn.content, turn.thoughts, turn.calls));
+        }
+        if (turn.begun && ids != nullptr) {
+            Json own = Json::array();
+            if (!turn.thoughts.empty()) {
+                own.push_back(turn.thoughts_id);
+            }
+            if (!turn.content.empty() || (turn.thoughts.empty() && turn.calls.empty())) {
+                own.push_back(turn.content_id);
+            }
+            for (const std::string &id : turn.call_ids) {
+                own.push_back(id);
+            }
+            ids->push_back(std::move(own));
+        }
+        turn = Turn{};
     }
 };
+
+// The first item of those that become one text names it.
+void take_id(std::string &id, const std::string &text, const std::string &item) {
+    if (text.empty()) {
+        id = item;
+    }
+}
 
 // The text of a reasoning item: that of its content, or of its summary if there is none.
 std::string read_thoughts(Members &item) {
@@ -37,48 +72,52 @@ std::string read_thoughts(Members &item) {
     return thoughts;
 }
 
-void read_message_item(Members &item, Turn &turn, Json &messages) {
+void read_message_item(Members &item, const std::string &id, Read &read) {
     const std::string role = item.needed_text("role");
     const std::string content = content_text(item.needed("content"), item.place_of("content"));
     if (role == "assistant") {
-        if (turn.said || !turn.calls.empty()) {
-            turn.finish(messages);
+        if (read.turn.said || !read.turn.calls.empty()) {
+            read.finish_turn();
         }
-        turn.content += content;
-        turn.begun = turn.said = true;
+        take_id(read.turn.content_id, read.turn.content, id);
+        read.turn.content += content;
+        read.turn.begun = read.turn.said = true;
         return;
     }
     if (role != "user" && role != "system" && role != "developer") {
         refuse(item.place_of("role"),
                "'" + item.place_of("role") + "' must be user, assistant, system or developer");
     }
-    turn.finish(messages);
-    messages.push_back(text_message(role == "user" ? "user" : "system", content));
+    read.finish_turn();
+    read.add(text_message(role == "user" ? "user" : "system", content), id);
 }
 
-void read_item(const Json &given, const std::string &place, Turn &turn, Json &messages) {
+void read_item(const Json &given, const std::string &place, Read &read) {
     Members item(given, place);
     const std::string type = item.text("type").value_or("message");
+    const std::string id = read.ids != nullptr ? item.needed_text("id") : "";
     if (type == "message") {
-        read_message_item(item, turn, messages);
+        read_message_item(item, id, read);
     } else if (type == "reasoning") {
-        if (!turn.calls.empty()) {
-            turn.finish(messages);
+        if (!read.turn.calls.empty()) {
+            read.finish_turn();
         }
-        turn.thoughts += read_thoughts(item);
-        turn.begun = true;
-        turn.said = false;
+        take_id(read.turn.thoughts_id, read.turn.thoughts, id);
+        read.turn.thoughts += read_thoughts(item);
+        read.turn.begun = true;
+        read.turn.said = false;
     } else if (type == "function_call") {
-        turn.calls.push_back({.id = bare_id(item.needed_text("call_id")),
-                              .name = item.needed_text("name"),
-                              .arguments = read_arguments(item.needed_text("arguments"),
-                                                          item.place_of("arguments"))});
-        turn.begun = true;
+        read.turn.calls.push_back({.id = bare_id(item.needed_text("call_id")),
+                                   .name = item.needed_text("name"),
+                                   .arguments = read_arguments(item.needed_text("arguments"),
+                                                               item.place_of("arguments"))});
+        read.turn.call_ids.push_back(id);
+        read.turn.begun = true;
     } else if (type == "function_call_output") {
-        turn.finish(messages);
-        messages.push_back(
-            tool_message(bare_id(item.needed_text("call_id")),
-                         content_text(item.needed("output"), item.place_of("output"))));
+        read.finish_turn();
+        read.add(tool_message(bare_id(item.needed_text("call_id")),
+                              content_text(item.needed("output"), item.place_of("output"))),
+                 id);
     } else {
         refuse(item.place_of("type"),
                "'" + place + "' is of type '" + type +
@@ -120,12 +159,12 @@ Json read_items(Members &body, const Json *items) {
 
 } // namespace
 
-void read_input_items(const Json &items, const std::string &place, Json &messages) {
-    Turn turn;
+void read_input_items(const Json &items, const std::string &place, Json &messages, Json *ids) {
+    Read read{messages, ids};
     for (size_t i = 0; i < items.size(); ++i) {
-        read_item(items[i], place + "[" + std::to_string(i) + "]", turn, messages);
+        read_item(items[i], place + "[" + std::to_string(i) + "]", read);
     }
-    turn.finish(messages);
+    read.finish_turn();
 }
 
 KeptRequest read_kept(std::string_view text) {

@@ -34,8 +34,14 @@ struct Likelihood {
 struct Reply {
     std::string thoughts, content;
     std::vector<Call> calls;
-    std::vector<Likelihood> likelihoods; // of all tokens, if asked for
+    std::vector<Likelihood> likelihoods; // of the content's tokens, if asked for
 };
+
+// Returns the indices of the tokens that have a byte of the reply's content, in their order.
+// `tokens` are all of the reply, with the markers of special ones: neither those of thoughts, calls
+// and of what stands around them nor what ended the reply are among them. Of a reply that grows
+// they become more, behind those that were returned.
+std::vector<size_t> visible_tokens(const std::vector<Likelihood> &tokens, const Reply &reply);
 
 enum class Finish { stop, stop_string, length, calls, left };
 
@@ -109,6 +115,14 @@ struct Page {
     uint32_t limit = 20;    // 1 to 100
     bool ascending = false; // order=asc; else the newest first
 };
+
+// Of the record of a kept conversation (kept.h). Gives the items of its messages ids, where they
+// have none: "ids", a list for each message, and "messages_made", so that no id comes twice. The
+// last message's are those of an answer's `output`, if it has the same items. Null: none.
+void give_item_ids(Json &record, const Json &output);
+// Removes an item: the messages are then those that a client would make of the items that are left,
+// which keep their ids, and the record names no session. Throws Refused: it has no such item.
+void remove_item(Json &record, const std::string &id);
 
 // Returns the items of a stored conversation's messages, without its instructions. Throws Refused:
 // a limit out of range, or no item has the id `after`.

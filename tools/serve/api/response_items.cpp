@@ -7,12 +7,21 @@ namespace serve::api {
 
 namespace {
 
-// The items of one message of a conversation; their ids depend on the message and its place.
-void add_items(Json &items, const Json &message, size_t index) {
+// The items of one message of a conversation. `ids` are theirs; null: they depend on what the
+// message says and its place. A tool's result is given its name when a turn needs it, which is no
+// part of the item.
+void add_items(Json &items, const Json &message, size_t place, const Json &ids) {
     const std::string role = message["role"];
     const std::string content = message["content"];
+    Json named = message;
+    if (role == "tool") {
+        named.erase("name");
+    }
+    size_t next = 0;
     const auto id = [&](const char *prefix, size_t part) {
-        return prefix + call_id(message, static_cast<uint32_t>(index), part);
+        const size_t index = next++;
+        return index < ids.size() ? ids[index].get<std::string>()
+                                  : prefix + call_id(named, static_cast<uint32_t>(place), part);
     };
     if (role == "tool") {
         items.push_back(Json{{"type", "function_call_output"},
@@ -50,17 +59,39 @@ void add_items(Json &items, const Json &message, size_t index) {
 Json items_from(const Json &conversation, size_t from) {
     Json items = Json::array();
     const Json &messages = conversation["messages"];
-    for (size_t i = from; i < messages.size(); ++i) {
-        if (!messages[i].contains("instructions")) {
-            add_items(items, messages[i], i);
+    const Json ids = conversation.value("ids", Json::array());
+    size_t place = 0; // instructions are no items, and may be there or not
+    for (size_t i = 0; i < messages.size(); ++i) {
+        if (messages[i].contains("instructions")) {
+            continue;
         }
+        if (i >= from) {
+            add_items(items, messages[i], place, i < ids.size() ? ids[i] : Json());
+        }
+        ++place;
     }
     return items;
+}
+
+Json members_of(const Json &items, const char *name) {
+    Json values = Json::array();
+    for (const Json &item : items) {
+        values.push_back(item[name]);
+    }
+    return values;
 }
 
 Json::iterator find_item(Json &items, const std::string &id) {
     return std::find_if(items.begin(), items.end(),
                         [&](const Json &item) { return item["id"] == id; });
+}
+
+Json::iterator needed_item(Json &items, const std::string &id) {
+    const auto found = find_item(items, id);
+    if (found == items.end()) {
+        throw Refused{404, "not_found", "the conversation has no item '" + id + "'", ""};
+    }
+    return found;
 }
 
 std::string list_body(Json data, bool more) {
@@ -142,11 +173,35 @@ std::string added_items_body(const Json &conversation, size_t from) {
 
 std::string item_body(const Json &conversation, const std::string &id) {
     Json items = items_from(conversation, 0);
-    const auto found = find_item(items, id);
-    if (found == items.end()) {
-        throw Refused{404, "not_found", "the conversation has no item '" + id + "'", ""};
+    return to_text(*needed_item(items, id));
+}
+
+void give_item_ids(Json &record, const Json &output) {
+    const Json &messages = record["messages"];
+    Json ids = record.value("ids", Json::array());
+    size_t made = record.value("messages_made", ids.size());
+    while (ids.size() < messages.size()) {
+        Json items = Json::array();
+        add_items(items, messages[ids.size()], made++, Json());
+        const bool last = ids.size() + 1 == messages.size();
+        const bool is_output =
+            last && output.is_array() && members_of(items, "type") == members_of(output, "type");
+        ids.push_back(members_of(is_output ? output : items, "id"));
     }
-    return to_text(*found);
+    record["ids"] = std::move(ids);
+    record["messages_made"] = made;
+}
+
+void remove_item(Json &record, const std::string &id) {
+    give_item_ids(record, Json());
+    Json items = items_from(record, 0);
+    items.erase(needed_item(items, id));
+    Json messages = Json::array(), ids = Json::array();
+    read_input_items(items, "items", messages, &ids);
+    record["messages"] = std::move(messages);
+    record["ids"] = std::move(ids);
+    record.erase("model"); // the session has what was said; what goes on is found as of new ones
+    record.erase("session");
 }
 
 } // namespace serve::api

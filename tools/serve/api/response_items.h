@@ -12,8 +12,10 @@ Json message_item(const std::string &id, const std::string &text, const Json &li
                   const char *status);
 Json call_item(const std::string &id, const Call &call, const char *status);
 
-// Adds the messages that a list of items makes. Throws Refused.
-void read_input_items(const Json &items, const std::string &place, Json &messages);
+// Adds the messages that a list of items makes, and to `ids`, where it is given, for each of them
+// a list of the ids of its items, which then must have them. Throws Refused.
+void read_input_items(const Json &items, const std::string &place, Json &messages,
+                      Json *ids = nullptr);
 
 // Parts of their content.
 Json thoughts_part(const std::string &text);

@@ -161,6 +161,9 @@ void serve_models(ServeChoice choice) {
             }
         },
         [&](const serve::http::Request &head) { return routes.denial_of(head); });
+    metrics.measured("stasis_reply_waiting_bytes",
+                     "Bytes of replies, in memory, that clients have not taken", false,
+                     [&] { return static_cast<double>(server.counts().reply_bytes); });
     if (pipe2(ending_pipe, O_CLOEXEC) != 0) {
         throw Failure(std::string("pipe: ") + std::strerror(errno));
     }

@@ -80,12 +80,34 @@ size_t Engine::running() const {
     return running_;
 }
 
+void Engine::begin_sending() {
+    constexpr size_t kSending = 128; // files
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (sending_ >= kSending) {
+        throw api::Refused{429, "rate_limit_exceeded",
+                           std::to_string(kSending) + " exports and reports are sent already", ""};
+    }
+    ++sending_;
+}
+
+void Engine::end_sending() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --sending_;
+    changed_.notify_all();
+}
+
+size_t Engine::sending() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return sending_;
+}
+
 bool Engine::close(uint32_t seconds) {
     constexpr uint32_t kLeast = 5; // for a pass to end, and a put
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     const auto over = [this] { return requests_.empty(); };
-    if (changed_.wait_for(lock, std::chrono::seconds(seconds), over)) {
+    if (changed_.wait_for(lock, std::chrono::seconds(seconds),
+                          [&] { return over() && sending_ == 0; })) {
         return true;
     }
     for (stasis_cancel *request : requests_) {

@@ -59,10 +59,15 @@ class Engine {
     void leave(size_t replies);
     void forget(stasis_cancel *request);
     size_t running() const;
+    // Counts a reply that is sent from a file. Throws api::Refused: too many are already.
+    void begin_sending();
+    void end_sending();
+    size_t sending() const;
     // Ends the workers, after all that was given to them. Nothing may come any more.
     void finish();
-    // Refuses all that comes. Then waits until nothing runs, or, after the time, cancels what does
-    // and waits as long again, some seconds at least. False: something still runs.
+    // Refuses all that comes. Then waits until nothing runs and nothing is sent from a file, or,
+    // after the time, cancels what runs and waits as long again, some seconds at least. False:
+    // something still runs.
     bool close(uint32_t seconds);
     bool closing() const { return closing_.load(); }
 
@@ -76,7 +81,7 @@ class Engine {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::set<stasis_cancel *> requests_;
-    size_t running_ = 0;
+    size_t running_ = 0, sending_ = 0;
     // Their threads end before all above; those of `workers_` first, whose work may be for the
     // others.
     std::unique_ptr<Workers> slow_workers_, workers_;

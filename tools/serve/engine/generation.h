@@ -42,7 +42,9 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
         std::string text;                         // of all events
         std::vector<size_t> ends;                 // of each token in it
         std::vector<api::Likelihood> likelihoods; // of each token; the reply's are its content's
-        std::optional<size_t> content_from;       // the first token of the content
+        size_t likelihoods_seen = 0;              // behind the last one that the reply has
+        std::optional<uint64_t> call_end;         // positions up to the one call that it may have
+        bool later_calls = false;                 // it has more, which came with that one
         std::string shown_stop;                   // the stop string that ended it
         api::Reply reply;
         uint32_t stop_reason = STASIS_STOP_LENGTH;
@@ -79,7 +81,10 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     void align(stasis_session *session);
     void token(Choice &choice, const stasis_scheduler_event &event);
     void read_reply(Choice &choice, bool complete) const;
-    void add_likelihoods(Choice &choice, bool complete) const;
+    void add_likelihoods(Choice &choice) const;
+    bool ends_with_call() const;
+    void end_at_call(Choice &choice, uint64_t position);
+    void read_single_call(Choice &choice);
     uint64_t thought_tokens(const Choice &choice) const;
     void add_likelihood(Choice &choice, const stasis_scheduler_event &event) const;
     void ended(Choice &choice, const stasis_scheduler_event &event);
@@ -90,7 +95,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     api::Outcome outcome_of(const Choice &choice) const;
     api::Outcome keep(Choice &choice);
     void store(Choice &choice, const api::Outcome &outcome);
-    void add_to_kept(const api::Json &conversation, const std::string &id);
+    void add_to_kept(const api::Json &conversation, const api::Json &output, const std::string &id);
     void name_beginnings(const std::string &id);
     void refuse(const api::Refused &refused);
     void fail(const api::Refused &refused);

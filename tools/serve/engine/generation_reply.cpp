@@ -71,18 +71,20 @@ void Generation::begin_reply() {
 }
 
 void Generation::add_likelihood(Choice &choice, const stasis_scheduler_event &event) const {
-    const auto spelled = [this](stasis_token token) {
+    const auto spelled = [this](stasis_token token, uint32_t flags) {
         return command::fetch_text(
             [&](char *text, size_t capacity, size_t *length, stasis_error *error) {
                 return stasis_model_detokenize(model_->model(), &token, 1,
-                                               STASIS_DETOKENIZE_SPECIAL, text, capacity, length,
-                                               error);
+                                               STASIS_DETOKENIZE_MIDDLE | flags, text, capacity,
+                                               length, error);
             },
             "a token's text");
     };
-    api::Likelihood likelihood{spelled(event.token), event.token, event.log_probability, {}};
+    // A conversation's text is read with its markers; that of a completion has none.
+    const uint32_t own = is_conversation() ? STASIS_DETOKENIZE_SPECIAL : 0;
+    api::Likelihood likelihood{spelled(event.token, own), event.token, event.log_probability, {}};
     for (uint32_t i = 0; i < std::min(event.log_probability_count, request_.best); ++i) {
-        likelihood.best.push_back({spelled(event.best_tokens[i]),
+        likelihood.best.push_back({spelled(event.best_tokens[i], STASIS_DETOKENIZE_SPECIAL),
                                    event.best_tokens[i],
                                    event.best_log_probabilities[i],
                                    {}});
@@ -90,25 +92,13 @@ void Generation::add_likelihood(Choice &choice, const stasis_scheduler_event &ev
     choice.likelihoods.push_back(std::move(likelihood));
 }
 
-// Gives the reply the likelihoods of its content: those of thoughts, and of what parts the two, are
-// left out.
-void Generation::add_likelihoods(Choice &choice, bool complete) const {
-    api::Reply &reply = choice.reply;
-    if (!choice.content_from && (!reply.content.empty() || (complete && reply.thoughts.empty()))) {
-        const size_t thought = end_of_thoughts(choice.text, reply.thoughts);
-        const size_t begin =
-            thought == std::string::npos ? 0 : choice.text.find(reply.content, thought);
-        size_t from = 0;
-        while (begin != std::string::npos && from < choice.ends.size() && begin != 0 &&
-               choice.ends[from] <= begin) {
-            ++from;
+// Gives the reply the likelihoods of its content.
+void Generation::add_likelihoods(Choice &choice) const {
+    for (const size_t index : api::visible_tokens(choice.likelihoods, choice.reply)) {
+        if (index >= choice.likelihoods_seen) {
+            choice.reply.likelihoods.push_back(choice.likelihoods[index]);
+            choice.likelihoods_seen = index + 1;
         }
-        choice.content_from = from;
-    }
-    while (choice.content_from &&
-           *choice.content_from + reply.likelihoods.size() < choice.likelihoods.size()) {
-        reply.likelihoods.push_back(
-            choice.likelihoods[*choice.content_from + reply.likelihoods.size()]);
     }
 }
 
@@ -125,8 +115,7 @@ uint64_t Generation::thought_tokens(const Choice &choice) const {
 void Generation::read_reply(Choice &choice, bool complete) const {
     if (!is_conversation()) {
         choice.reply.content = choice.text;
-        choice.content_from = 0;
-        add_likelihoods(choice, complete);
+        add_likelihoods(choice);
         return;
     }
     const std::string text = command::fetch_text(
@@ -144,12 +133,13 @@ void Generation::read_reply(Choice &choice, bool complete) const {
     if (!complete && choice.shown_stop.empty()) {
         reply.content.resize(reply.content.size() - held_back(reply.content, request_.stops));
     }
-    add_likelihoods(choice, complete);
+    add_likelihoods(choice);
     if (!message.contains("tool_calls")) {
         return;
     }
     const api::Json &calls = message["tool_calls"];
     const size_t count = request_.parallel ? calls.size() : std::min<size_t>(calls.size(), 1);
+    choice.later_calls = count < calls.size();
     for (size_t i = reply.calls.size(); i < count; ++i) {
         const api::Json &function = calls[i].at("function");
         reply.calls.push_back({api::call_id(request_.conversation, choice.index, i),
@@ -160,18 +150,22 @@ void Generation::read_reply(Choice &choice, bool complete) const {
 // On the computing thread.
 void Generation::token(Choice &choice, const stasis_scheduler_event &event) {
     ++engine_.counts().reply_tokens;
+    if (choice.call_end) {
+        return;
+    }
     choice.text.append(event.text, event.length);
     choice.ends.push_back(choice.text.size());
     try {
         if (request_.log_probabilities) {
             add_likelihood(choice, event);
         }
-        if (!request_.stream) {
+        if (!request_.stream && !ends_with_call()) {
             return;
         }
         read_reply(choice, false);
+        end_at_call(choice, event.position);
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!failed_) {
+        if (request_.stream && !failed_) {
             begin_reply();
             send(writer_->grow(choice.index, choice.reply));
         }
@@ -258,6 +252,7 @@ api::Outcome Generation::keep(Choice &choice) {
 void Generation::store(Choice &choice, const api::Outcome &outcome) {
     stasis_session *const session = choice.session.get();
     std::vector<std::string> names;
+    api::Json output;
     if (is_conversation()) {
         const api::Json conversation = api::with_reply(request_.conversation, choice.reply);
         names.push_back(turn_name(conversation));
@@ -279,6 +274,7 @@ void Generation::store(Choice &choice, const api::Outcome &outcome) {
         api::Json body = api::Json::parse(writer->end(0, choice.reply, outcome));
         body["id"] = api::response_id(request_, start_, outcome);
         set_object(session, kResponseData, body);
+        output = body["output"];
     } else {
         clear_object(session, kResponseData);
     }
@@ -291,15 +287,16 @@ void Generation::store(Choice &choice, const api::Outcome &outcome) {
     set_data(session, kNamesData, all);
     engine_.sessions().keep(*model_, tenant_, std::move(choice.session), before_, names);
     if (!request_.kept.empty() && outcome.finish != api::Finish::left) {
-        add_to_kept(api::with_reply(request_.conversation, choice.reply), outcome.id);
+        add_to_kept(api::with_reply(request_.conversation, choice.reply), output, outcome.id);
     }
     engine_.workers().post(
         [self = shared_from_this(), id = outcome.id] { self->name_beginnings(id); });
 }
 
 // The conversation becomes what the reply follows, and the reply, but for the instructions, which
-// are each request's own.
-void Generation::add_to_kept(const api::Json &conversation, const std::string &id) {
+// are each request's own. Its items have the ids that they have in the answer.
+void Generation::add_to_kept(const api::Json &conversation, const api::Json &output,
+                             const std::string &id) {
     api::Json messages = api::Json::array();
     for (const api::Json &message : conversation.at("messages")) {
         if (!message.contains("instructions")) {
@@ -307,6 +304,7 @@ void Generation::add_to_kept(const api::Json &conversation, const std::string &i
         }
     }
     kept_.record["messages"] = std::move(messages);
+    api::give_item_ids(kept_.record, output);
     kept_.record["model"] = model_->identity();
     kept_.record["session"] = id;
     engine_.kept().replace(tenant_, kept_);
@@ -327,6 +325,9 @@ void Generation::name_beginnings(const std::string &id) {
 // On a worker, after the last token.
 void Generation::finish(Choice &choice) {
     const std::shared_ptr<Generation> self = std::move(choice.self);
+    if (choice.call_end) { // whatever has ended it
+        choice.status = STASIS_OK;
+    }
     if (try_again(choice)) {
         return;
     }
@@ -348,7 +349,11 @@ void Generation::conclude(Choice &choice) {
         if (cut && choice.drawn == 0) { // an unfinished prompt is not in the log
             throw refusal(choice.status, choice.message.c_str());
         }
-        read_reply(choice, true);
+        if (ends_with_call()) {
+            read_single_call(choice);
+        } else {
+            read_reply(choice, true);
+        }
         const api::Outcome outcome = keep(choice);
         ++engine_.counts().replies;
         const std::lock_guard<std::mutex> lock(mutex_);

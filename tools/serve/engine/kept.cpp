@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "tools/serve/api/reply.h"
 #include "tools/serve/engine/stored.h"
 
 namespace serve {
@@ -66,6 +67,7 @@ Kept KeptConversations::create(const std::string &tenant, api::Json messages, ap
                    {"created_at", now()},
                    {"metadata", std::move(metadata)},
                    {"messages", std::move(messages)}};
+    api::give_item_ids(kept.record, api::Json());
     if (store_ != nullptr) {
         stasis_session *made = nullptr;
         stasis_error error{};

@@ -15,8 +15,9 @@
 namespace serve {
 
 struct Kept {
-    // {"id", "created_at", "metadata", "messages", and after a reply "model": its identity,
-    // "session": its id}; messages as conversation.h of the API has them.
+    // {"id", "created_at", "metadata", "messages", "ids" and "messages_made" of their items, and
+    // after a reply "model": its identity, "session": its id}; messages as conversation.h of the
+    // API has them, ids as give_item_ids of reply.h.
     api::Json record;
     command::Session root; // with a store, and
     uint64_t version = 0;  // without: what a change replaces

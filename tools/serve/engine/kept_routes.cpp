@@ -27,9 +27,20 @@ void add_items(Engine &engine, const Call &call) {
     for (api::Json &message : request.messages) {
         messages.push_back(std::move(message));
     }
+    api::give_item_ids(kept.record, api::Json());
     engine.kept().replace(call.tenant, kept);
     claim = nullptr; // before the client hears of it: it may ask again
     call.reply_text(api::added_items_body(kept.record, before), "application/json");
+}
+
+void remove_item(Engine &engine, const Call &call) {
+    const std::string &id = call.parts[2];
+    KeptConversations::Claim claim = engine.kept().claim(call.tenant, id);
+    Kept kept = engine.kept().find(call.tenant, id);
+    api::remove_item(kept.record, call.parts[4]);
+    engine.kept().replace(call.tenant, kept);
+    claim = nullptr;
+    reply_described(call, kept);
 }
 
 void answer_conversation(Engine &engine, const Call &call) {
@@ -59,6 +70,10 @@ void answer_items(Engine &engine, const Call &call) {
         add_items(engine, call);
         return;
     }
+    if (call.request().method == "DELETE") {
+        remove_item(engine, call);
+        return;
+    }
     const Kept kept = engine.kept().find(call.tenant, call.parts[2]);
     call.reply_text(call.parts.size() == 5
                         ? api::item_body(kept.record, call.parts[4])
@@ -79,7 +94,8 @@ bool is_kept(const Call &call) {
     if (count == 3) {
         return method == "GET" || method == "POST" || method == "DELETE";
     }
-    return call.parts[3] == "items" && (method == "GET" || (method == "POST" && count == 4));
+    return call.parts[3] == "items" && (method == "GET" || (method == "POST" && count == 4) ||
+                                        (method == "DELETE" && count == 5));
 }
 
 } // namespace

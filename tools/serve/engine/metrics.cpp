@@ -27,6 +27,8 @@ void measure(Engine &engine, http::Metrics &metrics) {
                      [&] { return static_cast<double>(engine.sessions().puts()); });
     metrics.measured("stasis_running", "Replies that run or wait", false,
                      [&] { return static_cast<double>(engine.running()); });
+    metrics.measured("stasis_sending", "Exports and reports that are sent from files", false,
+                     [&] { return static_cast<double>(engine.sending()); });
     metrics.measured("stasis_sessions_live", "Sessions in memory that do not run", false,
                      [&] { return static_cast<double>(engine.sessions().live()); });
     for (const std::unique_ptr<ServedModel> &each : engine.models()) {

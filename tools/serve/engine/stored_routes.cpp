@@ -1,11 +1,13 @@
 // What is asked of stored sessions: /v1/responses/{id} and /v1/sessions.
 #include <cstring>
+#include <exception>
 
 #include "tools/cli/report/page.h"
 #include "tools/cli/terminal.h"
 #include "tools/serve/api/members.h"
 #include "tools/serve/api/reply.h"
 #include "tools/serve/engine/routes.h"
+#include "tools/serve/engine/spool.h"
 #include "tools/serve/engine/stored.h"
 
 namespace serve {
@@ -62,7 +64,7 @@ void answer_response(Engine &engine, const Call &call) {
         call.reply_text(stored, "application/json");
         return;
     }
-    api::Json conversation = api::Json::parse(stored);
+    api::Json conversation = {{"messages", api::Json::parse(stored)["messages"]}};
     api::Json &messages = conversation["messages"];
     messages.erase(messages.size() - 1); // the response itself
     call.reply_text(api::input_items_body(conversation, page_of(call.request().query)),
@@ -85,19 +87,37 @@ api::Json described(const Wanted &wanted) {
     return body;
 }
 
-std::string exported(const Wanted &wanted, stasis_cancel *cancel) {
-    std::string bytes;
+// Returns the session as a file. What lies on the disk needs neither pages nor memory.
+std::shared_ptr<Spool> exported(const Wanted &wanted, stasis_cancel *cancel) {
+    struct Into {
+        Spool &spool;
+        std::exception_ptr failure;
+    };
+    const auto spool = std::make_shared<Spool>();
+    Into into{*spool, nullptr};
     auto sink = sized<stasis_sink>();
-    sink.user = &bytes;
+    sink.user = &into;
     sink.write = [](void *user, const void *data, size_t size) -> int32_t {
-        static_cast<std::string *>(user)->append(static_cast<const char *>(data), size);
-        return 0;
+        auto &to = *static_cast<Into *>(user);
+        try {
+            to.spool.write({static_cast<const char *>(data), size});
+            return 0;
+        } catch (...) {
+            to.failure = std::current_exception();
+            return 1;
+        }
     };
     auto options = sized<stasis_save_options>();
     options.cancel = cancel;
     stasis_error error{};
-    require(stasis_session_write(wanted.session.get(), &sink, &options, &error), error);
-    return bytes;
+    const stasis_status status =
+        stasis_session_write(wanted.session.get(), &sink, &options, &error);
+    if (into.failure) {
+        std::rethrow_exception(into.failure);
+    }
+    require(status, error);
+    spool->finish();
+    return spool;
 }
 
 // The bytes of a body, read in turn.
@@ -119,20 +139,24 @@ struct Body {
     }
 };
 
-// Computes the whole log again and compares it with what the bytes hold.
-stasis_verify_report verified(const ServedModel &model, const std::string &bytes,
-                              stasis_cancel *cancel) {
+command::Snapshot opened(const std::string &bytes) {
     Body body{bytes};
     const stasis_source source = body.source();
-    stasis_snapshot *opened = nullptr;
+    stasis_snapshot *snapshot = nullptr;
     stasis_error error{};
-    require(stasis_snapshot_open_source(&source, &opened, &error), error);
-    const command::Snapshot snapshot(opened);
+    require(stasis_snapshot_open_source(&source, &snapshot, &error), error);
+    return command::Snapshot(snapshot);
+}
+
+// Computes the whole log again and compares it with what the snapshot holds.
+stasis_verify_report verified(const ServedModel &model, const command::Snapshot &snapshot,
+                              stasis_cancel *cancel) {
+    stasis_error error{};
     auto options = sized<stasis_verify_options>();
     options.cancel = cancel;
     auto report = sized<stasis_verify_report>();
     const stasis_status status =
-        stasis_snapshot_verify(opened, model.model(), &options, &report, &error);
+        stasis_snapshot_verify(snapshot.get(), model.model(), &options, &report, &error);
     if (status != STASIS_DIVERGED) {
         require(status, error);
     }
@@ -160,7 +184,7 @@ void import(Engine &engine, const Call &call, stasis_cancel *cancel) {
     require(status, error);
     command::Session session(made);
     check_data(made);
-    const stasis_verify_report report = verified(model, bytes, cancel);
+    const stasis_verify_report report = verified(model, opened(bytes), cancel);
     if (report.verified == 0) {
         throw api::Refused{
             400, "diverged",
@@ -171,17 +195,14 @@ void import(Engine &engine, const Call &call, stasis_cancel *cancel) {
 }
 
 // The page of `stasis report` of what an export is.
-std::string reported(const Wanted &wanted, stasis_cancel *cancel) {
-    const std::string bytes = exported(wanted, cancel);
-    Body body{bytes};
-    const stasis_source source = body.source();
-    stasis_snapshot *opened = nullptr;
-    stasis_error error{};
-    require(stasis_snapshot_open_source(&source, &opened, &error), error);
+std::shared_ptr<Spool> reported(const Wanted &wanted, stasis_cancel *cancel) {
+    const std::shared_ptr<Spool> file = exported(wanted, cancel);
     const command::report::Shown shown =
-        command::report::shown_of(wanted.id + ".stasis", command::Snapshot(opened));
-    std::string page;
-    command::report::write_page(shown, nullptr, "", [&](std::string_view text) { page += text; });
+        command::report::shown_of(wanted.id + ".stasis", file->snapshot());
+    const auto page = std::make_shared<Spool>();
+    command::report::write_page(shown, nullptr, "",
+                                [&](std::string_view text) { page->write(text); });
+    page->finish();
     return page;
 }
 
@@ -209,7 +230,8 @@ void rewind(Engine &engine, const Call &call, stasis_cancel *cancel) {
 
 void verify(Engine &engine, const Call &call, stasis_cancel *cancel) {
     const Wanted wanted = find(engine, call, "");
-    const stasis_verify_report report = verified(*wanted.model, exported(wanted, cancel), cancel);
+    const std::shared_ptr<Spool> file = exported(wanted, cancel);
+    const stasis_verify_report report = verified(*wanted.model, file->snapshot(), cancel);
     api::Json body = {{"id", wanted.id},
                       {"verified", report.verified != 0},
                       {"positions", report.positions},
@@ -242,9 +264,10 @@ void answer_slow_session(Engine &engine, const Call &call, stasis_cancel *cancel
     if (call.parts.size() == 2) {
         import(engine, call, cancel);
     } else if (last == "export") {
-        call.reply_text(exported(find(engine, call, ""), cancel), kSnapshot);
+        send_spooled(engine, call, exported(find(engine, call, ""), cancel), kSnapshot);
     } else if (last == "report") {
-        call.reply_text(reported(find(engine, call, ""), cancel), "text/html; charset=utf-8");
+        send_spooled(engine, call, reported(find(engine, call, ""), cancel),
+                     "text/html; charset=utf-8");
     } else if (last == "rewind") {
         rewind(engine, call, cancel);
     } else {

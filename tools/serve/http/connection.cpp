@@ -34,6 +34,11 @@ class Held final : public Exchange {
     void begin(int status, Headers headers) override { reply_->begin(status, headers); }
     void write(std::string piece) override { reply_->write(piece); }
     void end() override { reply_->end(); }
+    void begin_asked(int status, Headers headers, uint64_t length,
+                     std::function<void()> more) override {
+        reply_->begin_asked(status, headers, length, std::move(more));
+    }
+    void cut() override { reply_->drop(); }
     size_t backlog() const override { return reply_->backlog(); }
     bool gone() const override { return reply_->gone(); }
     void on_gone(std::function<void()> callback) override { reply_->on_gone(std::move(callback)); }
@@ -140,7 +145,7 @@ void Connection::read_some() {
 void Connection::input_ended() {
     if (phase_ != Phase::replying) {
         close();
-    } else if (reply_->ended()) {
+    } else if (reply_->made()) {
         input_ended_ = true;
         event_del(readable_.get());
     } else {
@@ -231,7 +236,7 @@ void Connection::refuse(const Denial &denial) {
     const bool head_only = request.method == "HEAD";
     reply_ =
         std::make_shared<Reply>(loop_.mailbox, Reply::Form{parser_.http_1_0(), head_only, false},
-                                loop_.limits.backlog_bytes);
+                                loop_.limits.backlog_bytes, loop_.reply_bytes);
     reply_->connection = this;
     Headers headers = denial.headers;
     headers.emplace_back("Content-Type", "application/json");
@@ -248,7 +253,8 @@ void Connection::dispatch() {
     phase_ = Phase::replying;
     const Reply::Form form{parser_.http_1_0(), method_ == "HEAD",
                            parser_.keep_alive() && !loop_.stopping};
-    reply_ = std::make_shared<Reply>(loop_.mailbox, form, loop_.limits.backlog_bytes);
+    reply_ =
+        std::make_shared<Reply>(loop_.mailbox, form, loop_.limits.backlog_bytes, loop_.reply_bytes);
     reply_->connection = this;
     arm();
     if (path_ == "*") { // OPTIONS of the server as a whole asks whether it is there
@@ -453,7 +459,7 @@ void Connection::timed_out() {
         close();
     } else if (!reading_) {
         pollfd state{socket_, POLLRDHUP, 0};
-        if (poll(&state, 1, 0) > 0 && !reply_->ended()) {
+        if (poll(&state, 1, 0) > 0 && !reply_->made()) {
             lose();
         } else {
             arm();

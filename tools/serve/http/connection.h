@@ -62,8 +62,9 @@ struct Loop {
     Server::Watcher watcher;
     Server::Gate gate;
     std::shared_ptr<Mailbox> mailbox;
-    // Outlives the loop where a handler holds a request.
+    // Outlive the loop where a handler holds a request or its reply.
     std::shared_ptr<std::atomic<uint64_t>> body_bytes = std::make_shared<std::atomic<uint64_t>>(0);
+    std::shared_ptr<std::atomic<uint64_t>> reply_bytes = std::make_shared<std::atomic<uint64_t>>(0);
     std::vector<char> buffer; // for what is read at a time
     bool stopping = false;    // no connection outlives its present reply
     std::unordered_map<Connection *, std::unique_ptr<Connection>> connections;

@@ -90,7 +90,7 @@ std::string error_text(int status, std::string_view reason) {
     return text.dump() + "\n";
 }
 
-void Reply::append_head(int status, const Headers &headers, bool with_length, size_t length) {
+void Reply::append_head(int status, const Headers &headers, bool with_length, uint64_t length) {
     if (status < 200 || status > 599) {
         throw std::invalid_argument("the status of a reply is from 200 to 599");
     }
@@ -121,8 +121,12 @@ void Reply::append_head(int status, const Headers &headers, bool with_length, si
 void Reply::append(std::string_view bytes) {
     if (!gone_) {
         out_.append(bytes);
-        waiting_ += bytes.size();
+        set_waiting(waiting_ + bytes.size());
     }
+}
+
+void Reply::set_waiting(size_t bytes) {
+    all_waiting_->fetch_add(uint64_t{bytes} - std::exchange(waiting_, bytes));
 }
 
 // Tells the server's thread that there is something to take. Called with the lock.
@@ -158,18 +162,38 @@ void Reply::begin(int status, const Headers &headers) {
     tell();
 }
 
+void Reply::begin_asked(int status, const Headers &headers, uint64_t length,
+                        std::function<void()> more) {
+    const std::lock_guard lock(mutex_); // before `more`, which a gone client's reply drops
+    if (stage_ != Stage::fresh) {
+        throw std::logic_error("a request gets one reply");
+    }
+    append_head(status, headers, true, length);
+    stage_ = form_.head_only || has_no_body(status) ? Stage::ended : Stage::begun;
+    ungiven_ = length;
+    if (!gone_ && stage_ == Stage::begun) {
+        more_ = std::move(more);
+    }
+    tell();
+}
+
 void Reply::write(std::string_view piece) {
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::begun) {
         throw std::logic_error("pieces stand between the begin and the end of a reply");
     }
+    if (more_ && piece.size() > ungiven_) {
+        throw std::logic_error("a piece is behind the length of its reply");
+    }
+    ungiven_ -= more_ ? piece.size() : 0;
+    asked_ = false;
     if (gone_ || form_.head_only || has_no_body(status_) || piece.empty()) {
         return;
     }
     if (waiting_ > backlog_max_) {
         gone_ = overrun_ = true;
         out_ = {};
-        waiting_ = 0;
+        set_waiting(0);
     } else if (chunked_) {
         char size[20];
         std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
@@ -184,10 +208,15 @@ void Reply::write(std::string_view piece) {
 
 void Reply::end() {
     std::vector<std::function<void()>> callbacks;
+    std::function<void()> more;
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::begun) {
         throw std::logic_error("a reply that was not begun, or has ended, cannot end");
     }
+    if (more_ && ungiven_ > 0 && !gone_) {
+        throw std::logic_error("a reply ends before its length");
+    }
+    std::swap(more, more_);
     if (chunked_ && !form_.head_only) {
         append("0\r\n\r\n");
     }
@@ -229,9 +258,11 @@ void Reply::drop() {
     }
     if (stage_ == Stage::begun) {
         std::vector<std::function<void()>> callbacks;
+        std::function<void()> more;
         cut_ = true;
         stage_ = Stage::ended;
         std::swap(callbacks, callbacks_);
+        std::swap(more, more_);
         tell();
         lock.unlock(); // before the callbacks are destroyed
     }
@@ -244,18 +275,29 @@ Reply::Taken Reply::take() {
 }
 
 void Reply::sent(size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    waiting_ -= std::min(waiting_, bytes);
+    std::function<void()> more;
+    {
+        const std::lock_guard lock(mutex_);
+        set_waiting(waiting_ - std::min(waiting_, bytes));
+        if (waiting_ == 0 && more_ && !std::exchange(asked_, true)) {
+            more = more_;
+        }
+    }
+    if (more) {
+        more();
+    }
 }
 
 void Reply::leave() {
     std::vector<std::function<void()>> callbacks;
+    std::function<void()> more;
     {
         const std::lock_guard lock(mutex_);
         gone_ = left_ = true;
         out_ = {};
-        waiting_ = 0;
+        set_waiting(0);
         std::swap(callbacks, callbacks_);
+        std::swap(more, more_);
     }
     for (const auto &callback : callbacks) {
         callback();
@@ -267,9 +309,9 @@ void Reply::close_after() {
     form_.keep_alive = false;
 }
 
-bool Reply::ended() const {
+bool Reply::made() const {
     const std::lock_guard lock(mutex_);
-    return stage_ == Stage::ended;
+    return stage_ == Stage::ended || more_;
 }
 
 int Reply::status() const {

@@ -290,7 +290,7 @@ void Server::post(std::function<void()> callback) {
 
 Counts Server::counts() const {
     const Loop &loop = state_->loop;
-    return {loop.open, loop.requests, loop.refused, loop.gone, *loop.body_bytes};
+    return {loop.open, loop.requests, loop.refused, loop.gone, *loop.body_bytes, *loop.reply_bytes};
 }
 
 } // namespace serve::http

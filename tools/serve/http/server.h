@@ -57,6 +57,16 @@ class Exchange {
     virtual void write(std::string piece) = 0;
     virtual void end() = 0;
 
+    // Begins a reply of `length` bytes in pieces that are asked for, so that no more than one lies
+    // in memory: whenever the client has taken all that it was given, `more` is called once, on the
+    // server's thread; it must neither wait nor throw, and sees to it that `write` and, behind the
+    // last byte, `end` are called soon, on any thread. It lives until the reply has ended or the
+    // client has gone, and may hold this object; where the bytes cannot be had, `cut` ends both.
+    virtual void begin_asked(int status, Headers headers, uint64_t length,
+                             std::function<void()> more) = 0;
+    // Cuts a reply in pieces: the client sees that it is not whole.
+    virtual void cut() = 0;
+
     // Returns how many bytes wait for the client to read them. A client that is sent another piece
     // with more than Limits::backlog_bytes waiting counts as gone; a whole reply may have any size.
     virtual size_t backlog() const = 0;
@@ -94,6 +104,7 @@ struct Counts {
     uint64_t refused = 0;     // over a limit, malformed, or too many connections
     uint64_t gone = 0;        // whose client left before the end of the reply
     uint64_t body_bytes = 0;  // that count for Limits::bodies_bytes now
+    uint64_t reply_bytes = 0; // of replies, in memory, that clients have not taken
 };
 
 // A reply to a request whose body is not read; the connection is closed after it.
