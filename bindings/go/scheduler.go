@@ -106,9 +106,9 @@ func (m *Model) NewScheduler(options *SchedulerOptions) (*Scheduler, error) {
 
 // Submit gives a session to the scheduler: it appends the prompt, which may be nil, and generates,
 // as Session.Generate with these options, which may be nil too. Computes nothing yet. Until its end
-// was fetched the session can be read, but for the time of its prompt, and what would change it
-// gets ErrBusy. ErrConflict: the log differs from the prompt's conversation, or has more; after
-// Rewind to the position of Session.ChatTokens the same call takes it.
+// was fetched the session can be read, as it is before its prompt and between its tokens, and what
+// would change it gets ErrBusy. ErrConflict: the log differs from the prompt's conversation, or has
+// more; after Rewind to the position of Session.ChatTokens the same call takes it.
 func (s *Scheduler) Submit(session *Session, options *GenerateOptions,
 	prompt *SchedulerPrompt) error {
 	c := brief("submit")
@@ -174,10 +174,6 @@ func (s *Scheduler) letGo(own unsafe.Pointer) *Session {
 // (all sessions are as they were, the next call tries again), or that of a call that makes no
 // sense; ErrNotFound: the session is not in this scheduler. What ends one session is in its event.
 func (s *Scheduler) Next(ctx context.Context, session *Session) (SchedulerEvent, error) {
-	wait := C.uint64_t(math.MaxUint64)
-	if ctx.Done() != nil {
-		wait = C.uint64_t(pollInterval / time.Millisecond)
-	}
 	var own unsafe.Pointer
 	if session != nil {
 		if own = s.addressOf(session); own == nil {
@@ -185,22 +181,38 @@ func (s *Scheduler) Next(ctx context.Context, session *Session) (SchedulerEvent,
 				Message: "the session is not in this scheduler"}
 		}
 	}
+	event, _, err := s.wait(ctx, own, nil)
+	return event, err
+}
+
+// wait waits for an event of a session (nil: of any), until `over`, if there is one, says that none
+// will come. It reports whether one has.
+func (s *Scheduler) wait(ctx context.Context, own unsafe.Pointer,
+	over func() bool) (SchedulerEvent, bool, error) {
 	defer runtime.KeepAlive(s)
+	part := C.uint64_t(math.MaxUint64)
+	if ctx.Done() != nil || over != nil {
+		part = C.uint64_t(pollInterval / time.Millisecond)
+	}
 	for {
 		if ctx.Err() != nil {
-			return SchedulerEvent{}, &Error{Op: "next", Status: ErrCancelled, Cause: ctx.Err()}
+			return SchedulerEvent{}, false, &Error{Op: "next", Status: ErrCancelled,
+				Cause: ctx.Err()}
 		}
 		var event *C.stasis_scheduler_event
 		err := s.use(brief("next"), func(object unsafe.Pointer,
 			failure *C.stasis_error) C.stasis_status {
 			return C.stasis_scheduler_next((*C.stasis_scheduler)(object), (*C.stasis_session)(own),
-				wait, &event, failure)
+				part, &event, failure)
 		})
 		if err != nil {
-			return SchedulerEvent{}, err
+			return SchedulerEvent{}, false, err
 		}
 		if event != nil {
-			return s.eventOf(event), nil
+			return s.eventOf(event), true, nil
+		}
+		if over != nil && over() {
+			return SchedulerEvent{}, false, nil
 		}
 	}
 }

@@ -48,8 +48,9 @@ func TestSchedulerGoroutines(t *testing.T) {
 	expected := spokenAlone(t, m, options)
 	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
-	var group sync.WaitGroup
+	var group, submitted sync.WaitGroup
 	said := make([]spoken, 12)
+	submitted.Add(len(said)) // all of them, before one of them computes
 	errs := make([]error, len(said))
 	sessions := make([]*stasis.Session, len(said))
 	for i := range said {
@@ -59,6 +60,8 @@ func TestSchedulerGoroutines(t *testing.T) {
 		go func() {
 			defer group.Done()
 			errs[i] = s.Submit(sessions[i], options, &stasis.SchedulerPrompt{Message: greeting})
+			submitted.Done()
+			submitted.Wait()
 			for end := false; errs[i] == nil && !end; {
 				event, err := s.Next(ctx, sessions[i])
 				if errs[i] = err; err != nil {
