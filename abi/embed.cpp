@@ -56,7 +56,7 @@ stasis_embed_info info_of(const stasis_model &handle) {
     const EmbeddingRules &rules = model.embedding;
     stasis_embed_info info{};
     info.pooling = static_cast<uint32_t>(rules.pooling);
-    info.dimension = model.config.hidden;
+    info.dimension = rules.dimension(model.config.hidden);
     info.normalised = rules.normalised ? 1 : 0;
     info.tokens_max = embed_tokens_max(model);
     info.contract = kernels::kContractEmbeddings;
@@ -98,7 +98,9 @@ stasis_status stasis_model_embed(const stasis_model *model, const stasis_embed_i
         const stasis_embed_options asked = read_struct(options, "options");
         stasis::EmbedOptions run = read_options(asked);
         stasis::pooling_of(*model->model, run.pooling);
-        require_room(input_count * model->model->config.hidden, capacity, count, "vectors");
+        const stasis::Model &own = *model->model;
+        require_room(input_count * own.embedding.dimension(own.config.hidden), capacity, count,
+                     "vectors");
         require_array(vectors, *count, "vectors");
         CallWatch watch(caller, asked);
         run.watch = watch.watch();

@@ -14,9 +14,11 @@ extern "C" {
 #define STASIS_POOLING_MEAN 2u /* the mean of all tokens' */
 
 /* How the model's files say that texts become vectors: modules.json, config.json of its pooling
- * module, config_sentence_transformers.json and sentence_bert_config.json beside the model, or the
- * metadata of a GGUF file, whose vectors are normalised and which has no prompts. Pointers are into
- * the model. */
+ * module, config.json and model.safetensors of dense layers after it,
+ * config_sentence_transformers.json and sentence_bert_config.json beside the model, or the metadata
+ * of a GGUF file, whose vectors are normalised and which has no prompts. Pointers are into the
+ * model. A model whose attention looks both ways (EmbeddingGemma) makes embeddings alone: functions
+ * that make a session of it return UNSUPPORTED. */
 typedef struct stasis_embed_info {
     uint32_t struct_size;
     uint32_t pooling;    /* STASIS_POOLING_...; 0: the files do not say, or `refusal` */

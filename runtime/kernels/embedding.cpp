@@ -40,19 +40,34 @@ void add_hidden(const uint16_t *hidden, size_t rows, size_t width, double *sums)
     }
 }
 
-void make_embedding(double *sums, uint64_t rows, size_t width, bool normalised, float *vector) {
+void divide_sums(double *sums, uint64_t rows, size_t width) {
     assert(rows > 0);
     for (size_t i = 0; i < width; ++i) {
         sums[i] = sums[i] / static_cast<double>(rows);
     }
+}
+
+void apply_dense(const float *weights, const float *bias, size_t inputs, size_t outputs,
+                 const double *x, double *y) {
+    for (size_t o = 0; o < outputs; ++o) {
+        y[o] = bias == nullptr ? 0.0 : static_cast<double>(bias[o]);
+    }
+    for (size_t i = 0; i < inputs; ++i) {
+        for (size_t o = 0; o < outputs; ++o) {
+            y[o] = y[o] + static_cast<double>(weights[i * outputs + o]) * x[i];
+        }
+    }
+}
+
+void store_embedding(double *x, size_t width, bool normalised, float *vector) {
     if (normalised) {
-        const double norm = std::max(std::sqrt(sum_of_squares(sums, width)), kNormLeast);
+        const double norm = std::max(std::sqrt(sum_of_squares(x, width)), kNormLeast);
         for (size_t i = 0; i < width; ++i) {
-            sums[i] = sums[i] / norm;
+            x[i] = x[i] / norm;
         }
     }
     for (size_t i = 0; i < width; ++i) {
-        vector[i] = static_cast<float>(sums[i]);
+        vector[i] = static_cast<float>(x[i]);
     }
 }
 

@@ -20,6 +20,11 @@ STASIS_ANYWHERE uint64_t first_visible(uint64_t position, uint32_t window) {
     return window == 0 || position < window ? 0 : position - window + 1;
 }
 
+// Returns the last position that a query sees of a text of `end` positions, if it sees both ways.
+STASIS_ANYWHERE uint64_t last_visible_both_ways(uint64_t position, uint32_t window, uint64_t end) {
+    return window == 0 || end - position < window ? end - 1 : position + window - 1;
+}
+
 // Returns the slots of a block that hold the positions low .. high.
 STASIS_ANYWHERE uint64_t slots_of(uint64_t low, uint64_t high, uint64_t block) {
     const uint64_t base = block * kPagePositions, end = base + kPagePositions - 1;

@@ -79,11 +79,15 @@ void Checkpoint::check_unchanged() const {
     stasis::check_unchanged(files);
 }
 
+Checkpoint open_checkpoint_file(const ModelFolder &folder, const std::string &name) {
+    Checkpoint checkpoint;
+    open_file(folder, name, checkpoint);
+    return checkpoint;
+}
+
 Checkpoint open_checkpoint(const ModelFolder &folder) {
     if (folder.has(kSingle)) {
-        Checkpoint checkpoint;
-        open_file(folder, kSingle, checkpoint);
-        return checkpoint;
+        return open_checkpoint_file(folder, kSingle);
     }
     if (!folder.has(kIndex)) {
         fail(Status::not_found, "expected %s or %s, found neither", folder.shown(kSingle).c_str(),

@@ -119,7 +119,7 @@ Activation parse_activation(const Fields &fields, const char *key, const char *f
          fields.name.c_str(), key, name.c_str(), supported.c_str());
 }
 
-void refuse_unsupported(const Fields &fields, const char *quantised) {
+void refuse_unsupported(const Fields &fields, const char *quantised, bool bidirectional) {
     if (fields.has("quantization_config")) {
         const std::string method = fields.child("quantization_config").text("quant_method", "");
         if (quantised == nullptr || method != quantised) {
@@ -135,6 +135,9 @@ void refuse_unsupported(const Fields &fields, const char *quantised) {
         if (named && *value->text() == "vision") {
             continue; // Gemma 4 says of images alone that they see what follows
         }
+        if (!named && key == kBidirectional && bidirectional) {
+            continue;
+        }
         if (named || fields.flag(key, false)) {
             fail(Status::unsupported, "%s%s is not supported", fields.name.c_str(), key);
         }
@@ -149,7 +152,7 @@ Config parse_config(const std::string &config_text, const std::string &generatio
     const Json generation =
         generation_text.empty() ? Json() : parse_json(generation_text, kGenerationConfig);
     const Family &family = find_family(fields);
-    refuse_unsupported(fields, family.quantised);
+    refuse_unsupported(fields, family.quantised, family.bidirectional);
     Config config = family.read(fields);
     check_sizes(config, {kConfig, "num_attention_heads", "num_key_value_heads", "head_dim"});
 

@@ -124,6 +124,9 @@ struct Config {
     bool joint_norms = false;           // these norms are over all heads together
     bool value_norm = false;            // norm of each value head, without weights
     bool global_keys_as_values = false; // layers without a window have no values but their keys
+    // A query sees the positions after its own as well, within the window: the model makes
+    // embeddings, and has no sessions.
+    bool bidirectional = false;
     bool pre_norms = true;              // norms before attention and before the MLP
     bool post_norms = false;            // norms after attention and after the MLP
     bool attention_bias = false;        // q, k, v

@@ -121,6 +121,9 @@ void describe_attention(const Config &config,
     if (config.joint_norms) {
         pairs.emplace_back("joint_norms", "yes");
     }
+    if (config.bidirectional) {
+        pairs.emplace_back("bidirectional", "yes");
+    }
     if (!config.pre_norms) {
         pairs.emplace_back("pre_norms", "no");
     }

@@ -94,7 +94,8 @@ uint32_t rope_index(Config &config, const Rope &rope);
 
 Activation parse_activation(const Fields &fields, const char *key, const char *fallback);
 // Throws Error(unsupported) for what no family has, and for quantised checkpoints, unless
-// `quantised` names their method.
-void refuse_unsupported(const Fields &fields, const char *quantised = nullptr);
+// `quantised` names their method; and for attention in both directions, unless the family has it.
+void refuse_unsupported(const Fields &fields, const char *quantised = nullptr,
+                        bool bidirectional = false);
 
 } // namespace stasis

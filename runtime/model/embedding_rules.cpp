@@ -74,9 +74,29 @@ void read_pooling(const ModelFolder &folder, const std::string &file, EmbeddingR
     }
 }
 
-// Reads what is done with hidden states, in order: the model itself, pooling, and normalising or
-// nothing.
-void read_modules(const ModelFolder &folder, EmbeddingRules &rules) {
+// What is done with hidden states, in order: the model itself, pooling, any number of dense layers,
+// and normalising or nothing.
+enum class Step : uint8_t { transformer, pooling, dense, normalise };
+
+// Returns the step that a module is, behind another. Throws Error(unsupported).
+Step step_of(const std::string &path, size_t index, const std::string &type, Step before) {
+    const std::string name = type.substr(type.rfind('.') + 1);
+    if (index == 0 && name == "Transformer") {
+        return Step::transformer;
+    }
+    if (index == 1 && name == "Pooling") {
+        return Step::pooling;
+    }
+    if (index > 1 && name == "Dense" && before != Step::normalise) {
+        return Step::dense;
+    }
+    if (index > 1 && name == "Normalize" && before != Step::normalise) {
+        return Step::normalise;
+    }
+    refuse(path, "module " + std::to_string(index) + " of type \"" + type + "\"");
+}
+
+void read_modules(const ModelFolder &folder, uint32_t hidden, EmbeddingRules &rules) {
     const std::string path = folder.shown(kModulesFile);
     // The file is a list, and the reader takes objects.
     const Json root =
@@ -85,27 +105,27 @@ void read_modules(const ModelFolder &folder, EmbeddingRules &rules) {
     if (modules == nullptr || root.object()->size() != 1) {
         fail(Status::corrupt, "%s: expected a list of modules", path.c_str());
     }
-    constexpr const char *kOrder[] = {"Transformer", "Pooling", "Normalize"};
+    Step step = Step::transformer;
     for (size_t i = 0; i < modules->size(); ++i) {
         const Json &module = (*modules)[i];
-        const std::string type = text_of(module, "type"), place = text_of(module, "path");
-        if (i >= std::size(kOrder) || type.substr(type.rfind('.') + 1) != kOrder[i]) {
-            refuse(path, "module " + std::to_string(i) + " of type \"" + type + "\"");
-        }
-        if (i == 0 && !place.empty()) {
+        const std::string place = text_of(module, "path");
+        step = step_of(path, i, text_of(module, "type"), step);
+        if (step == Step::transformer && !place.empty()) {
             refuse(path, "a model in \"" + place + "\"");
         }
-        if (i == 1) {
-            if (place.find("..") != std::string::npos) {
-                refuse(path, "a module in \"" + place + "\"");
-            }
+        if (place.find("..") != std::string::npos) {
+            refuse(path, "a module in \"" + place + "\"");
+        }
+        if (step == Step::pooling) {
             read_pooling(folder, place + "/config.json", rules);
+        } else if (step == Step::dense) {
+            rules.dense.push_back(read_embedding_dense(folder, place, rules.dimension(hidden)));
         }
     }
     if (modules->size() < 2) {
         refuse(path, "a list without Pooling");
     }
-    rules.normalised = modules->size() == std::size(kOrder);
+    rules.normalised = step == Step::normalise;
 }
 
 void read_prompts(const ModelFolder &folder, const std::string &name, EmbeddingRules &rules) {
@@ -158,10 +178,10 @@ template <typename Read> EmbeddingRules checked(const Read &read) {
 
 } // namespace
 
-EmbeddingRules read_embedding_rules(const ModelFolder &folder) {
+EmbeddingRules read_embedding_rules(const ModelFolder &folder, uint32_t hidden) {
     return checked([&](EmbeddingRules &rules) {
         if (folder.has(kModulesFile)) {
-            read_modules(folder, rules);
+            read_modules(folder, hidden, rules);
             read_prompts(folder, "config_sentence_transformers.json", rules);
             read_limits(folder, "sentence_bert_config.json", rules);
         }
@@ -192,6 +212,9 @@ void describe_embedding(const EmbeddingRules &rules, const std::string &architec
                         GgufMetadata &metadata) {
     if (!rules.refusal.empty()) {
         fail(Status::unsupported, "%s", rules.refusal.c_str());
+    }
+    if (!rules.dense.empty()) {
+        refuse(kModulesFile, "a dense layer in a GGUF file");
     }
     for (const PoolingName &name : kNames) {
         if (name.pooling == rules.pooling) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/model/embedding_dense.h"
 #include "runtime/model/gguf/gguf.h"
 #include "runtime/model/model_folder.h"
 
@@ -19,19 +20,26 @@ enum class Pooling : uint32_t { unknown = 0, last = 1, mean = 2 };
 
 struct EmbeddingRules {
     Pooling pooling = Pooling::unknown;
+    // Layers that the pooled vector goes through, in order, before it is normalised.
+    std::vector<EmbeddingDense> dense;
     bool normalised = true;  // the vector's L2 norm is 1
     uint32_t tokens_max = 0; // of a text; 0: the model's context
     // Texts to put before a text, by the names that files give them, ascending by name.
     std::vector<std::pair<std::string, std::string>> prompts;
     std::string default_prompt; // its name; "": none
     std::string refusal;        // what of the files is not supported; "": nothing
+
+    // Returns how many numbers a vector has, of a model with hidden states of this width.
+    uint32_t dimension(uint32_t hidden) const {
+        return dense.empty() ? hidden : dense.back().outputs;
+    }
 };
 
 inline constexpr char kModulesFile[] = "modules.json";
 
-// Read the rules. What is not supported, or makes no sense, sets `refusal` instead of throwing, so
-// that the model opens. Throw Error(io).
-EmbeddingRules read_embedding_rules(const ModelFolder &folder);
+// Read the rules, of a model with hidden states of this width. What is not supported, or makes no
+// sense, sets `refusal` instead of throwing, so that the model opens. Throw Error(io).
+EmbeddingRules read_embedding_rules(const ModelFolder &folder, uint32_t hidden);
 EmbeddingRules read_embedding_rules(const GgufFile &file);
 
 // Returns "last", "mean" or "unknown".

@@ -81,6 +81,8 @@ struct Checkpoint {
 // Opens model.safetensors, or else the shards that model.safetensors.index.json lists. Checks every
 // size, offset, count, overlap and type before use. Throws Error: not_found, io, corrupt.
 Checkpoint open_checkpoint(const ModelFolder &folder);
+// The same for one file of any name.
+Checkpoint open_checkpoint_file(const ModelFolder &folder, const std::string &name);
 
 // Returns the bytes of a file before its payload, from its first eight bytes. Throws
 // Error(corrupt).

@@ -51,7 +51,8 @@ std::string write_head(const std::string &path, const Mixture &mixture, Plan &pl
     describe_config(plan.config, metadata);
     metadata.integer("general.file_type", mixture.file_type);
     metadata.integer("general.quantization_version", kQuantizationVersion);
-    describe_embedding(read_embedding_rules(path), family_of(plan.config).gguf, metadata);
+    describe_embedding(read_embedding_rules(path, plan.config.hidden), family_of(plan.config).gguf,
+                       metadata);
     describe_tokenizer(path, plan.config, metadata);
     std::vector<GgufEntry> entries;
     for (QuantizedTensor &output : plan.outputs) {

@@ -88,10 +88,15 @@ size_t together(const Model &model, std::span<const Entries> inputs) {
     // A timeline holds its last state, its next one, and the checkpoint before.
     const uint64_t state_bytes = 3 * model.state_size() * sizeof(float);
     uint64_t positions = 0, states = 0;
+    // A bidirectional text is computed in one pass.
+    const uint64_t rows_max = model.config.bidirectional ? kChunk : UINT64_MAX;
+    uint64_t rows = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
         positions += (inputs[i].size() + kPage - 1) / kPage * kPage;
         states += state_bytes;
-        if (i > 0 && (positions > kEmbedPositions || states > model.states->budget_bytes())) {
+        rows += inputs[i].size();
+        if (i > 0 && (positions > kEmbedPositions || rows > rows_max ||
+                      states > model.states->budget_bytes())) {
             return i;
         }
     }
@@ -131,6 +136,12 @@ struct Together {
         for (size_t i = 0; i < inputs.size(); ++i) {
             appends.push_back({&timelines[i], inputs[i]});
         }
+        if (model.config.bidirectional) {
+            run.chunk = 0;
+            for (const Entries &entries : inputs) {
+                run.chunk += entries.size();
+            }
+        }
         sums.assign(inputs.size() * width(), 0.0);
         run.hidden = pooling == Pooling::mean ? add : nullptr;
         run.hidden_user = this;
@@ -142,15 +153,28 @@ struct Together {
         }
     }
 
+    // Stores the vectors [inputs][dimension].
     void store(float *vectors) {
+        const EmbeddingRules &rules = model.embedding;
+        const size_t dimension = rules.dimension(model.config.hidden);
+        std::vector<double> x, y;
         for (size_t i = 0; i < inputs.size(); ++i) {
             if (pooling == Pooling::last) {
                 assert(timelines[i].hidden.valid);
                 kernels::add_hidden(timelines[i].hidden.numbers.data(), 1, width(), sums_of(i));
             }
             const uint64_t rows = pooling == Pooling::last ? 1 : inputs[i].size();
-            kernels::make_embedding(sums_of(i), rows, width(), model.embedding.normalised,
-                                    vectors + i * width());
+            kernels::divide_sums(sums_of(i), rows, width());
+            x.assign(sums_of(i), sums_of(i) + width());
+            for (const EmbeddingDense &dense : rules.dense) {
+                y.resize(dense.outputs);
+                kernels::apply_dense(dense.weights.data(),
+                                     dense.bias.empty() ? nullptr : dense.bias.data(), dense.inputs,
+                                     dense.outputs, x.data(), y.data());
+                x.swap(y);
+            }
+            kernels::store_embedding(x.data(), dimension, rules.normalised,
+                                     vectors + i * dimension);
         }
     }
 };
@@ -173,8 +197,12 @@ Pooling pooling_of(const Model &model, Pooling asked) {
 }
 
 uint64_t embed_tokens_max(const Model &model) {
-    const uint64_t context = model.config.context, most = model.embedding.tokens_max;
-    return most == 0 ? context : std::min(most, context);
+    const uint64_t stated = model.embedding.tokens_max;
+    uint64_t most = model.config.context;
+    if (model.config.bidirectional) {
+        most = std::min<uint64_t>(most, kChunkMax); // a pass has the whole text
+    }
+    return stated == 0 ? most : std::min(stated, most);
 }
 
 void embed(Model &model, std::span<const EmbedInput> inputs, const EmbedOptions &options,
@@ -207,7 +235,7 @@ void embed(Model &model, std::span<const EmbedInput> inputs, const EmbedOptions 
             alone = true;
             continue;
         }
-        some.store(vectors + some.first * model.config.hidden);
+        some.store(vectors + some.first * model.embedding.dimension(model.config.hidden));
         for (const Entries &each : rest.first(count)) {
             done += each.size();
         }

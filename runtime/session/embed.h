@@ -34,12 +34,12 @@ Pooling pooling_of(const Model &model, Pooling asked);
 // Returns the most tokens of a text.
 uint64_t embed_tokens_max(const Model &model);
 
-// Stores the vectors [inputs][hidden] of the inputs, in their order. Computes several short texts
-// together; pages of the KV cache are held for kEmbedPositions positions, or the longest text. All
-// inputs are tokenized and checked first. Throws Error, naming the input's index: invalid_argument
-// (not UTF-8, no tokens, a token outside the vocabulary, more tokens than embed_tokens_max, a
-// prompt that the model has not), unsupported (no tokenizer), pool_exhausted, nonfinite; cancelled,
-// stopped.
+// Stores the vectors [inputs][dimension] of the inputs, in their order. Computes several short
+// texts together; pages of the KV cache are held for kEmbedPositions positions, or the longest
+// text. All inputs are tokenized and checked first. Throws Error, naming the input's index:
+// invalid_argument (not UTF-8, no tokens, a token outside the vocabulary, more tokens than
+// embed_tokens_max, a prompt that the model has not), unsupported (no tokenizer), pool_exhausted,
+// nonfinite; cancelled, stopped.
 void embed(Model &model, std::span<const EmbedInput> inputs, const EmbedOptions &options,
            float *vectors);
 

@@ -68,6 +68,7 @@ const char *on_cpu_alone(const Config &config) {
            : config.joint_norms                ? "norms over all heads together"
            : config.query_growth != 0.0F       ? "queries whose scale grows by position"
            : config.long_rope_from() != 0      ? "the two sides of long RoPE"
+           : config.bidirectional              ? "models whose attention looks both ways"
            : config.value_norm                 ? "norms of values"
            : config.rotary_dim != 0            ? "heads of which RoPE turns a part"
                                                : nullptr;
@@ -88,6 +89,13 @@ void check_types(const Checkpoint &checkpoint, const OpenDevice &device) {
 }
 
 } // namespace
+
+void require_sessions(const Model &model) {
+    if (model.config.bidirectional) {
+        fail(Status::unsupported, "the model's attention looks both ways: it makes embeddings of "
+                                  "whole texts, and has no sessions");
+    }
+}
 
 Model::Model(const ModelOptions &options) : Network(options.memory) {}
 
@@ -125,7 +133,7 @@ std::shared_ptr<Model> open_from(const std::function<Origin()> &find, const Mode
         model->short_identity = short_rope_identity(model->identity);
     }
     model->recommended = origin.recommended(model->config.vocabulary);
-    model->embedding = origin.embedding();
+    model->embedding = origin.embedding(config.hidden);
     model->metadata = origin.metadata();
     model->describe_layers();
     check_rewinds(*model);

@@ -64,6 +64,9 @@ struct Model : Network {
     }
 };
 
+// Throws Error(unsupported) for a model that only makes embeddings.
+void require_sessions(const Model &model);
+
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options);
 // Opens a GGUF file that is open for reading, which the caller keeps.
 std::shared_ptr<Model> open_model(int descriptor, const ModelOptions &options);

@@ -32,8 +32,8 @@ struct Origin {
     // A recommendation that cannot be used is refused when it is requested, so that the model still
     // opens.
     RecommendedSampling recommended(uint32_t vocabulary) const;
-    EmbeddingRules embedding() const {
-        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(folder);
+    EmbeddingRules embedding(uint32_t hidden) const {
+        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(folder, hidden);
     }
     Metadata metadata() const { return gguf ? read_metadata(*gguf) : read_metadata(folder); }
 };

@@ -6,11 +6,14 @@
 namespace stasis {
 
 Session::Session(std::shared_ptr<Model> model, const TimelineOptions &options)
-    : model_(std::move(model)), timeline_(*model_, options) {}
+    : model_(std::move(model)), timeline_(*model_, options) {
+    require_sessions(*model_);
+}
 
 Session::Session(std::shared_ptr<Model> model, Timeline timeline, Settings settings)
     : model_(std::move(model)), timeline_(std::move(timeline)), settings_(std::move(settings)) {
     assert(timeline_.network == model_.get());
+    require_sessions(*model_);
 }
 
 void Session::add_entries(std::span<const uint32_t> tokens,

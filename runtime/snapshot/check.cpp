@@ -99,6 +99,7 @@ bool has_long_rope(const ModelIdentity &stored, const Model &model) {
 }
 
 void check_identity(const ModelIdentity &stored, const Model &opened) {
+    require_sessions(opened);
     const ModelIdentity &model = opened.identity_of(has_long_rope(stored, opened));
     if (stored.architecture != model.architecture) {
         refuse(Element::model_config, "architecture: ", stored.architecture, model.architecture);

@@ -13,8 +13,6 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kChunkMax = 4096;
-
 // Calls the caller back with the logits of each row.
 void report_logits(const Network &network, Pass &pass, const Sequence &sequence,
                    const AppendOptions &options) {

@@ -24,7 +24,8 @@ using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logi
 using HiddenFunction = void (*)(void *user, const Timeline &timeline, uint64_t begin,
                                 const uint16_t *hidden, size_t rows) noexcept;
 
-inline constexpr size_t kChunk = 512; // default positions of a pass
+inline constexpr size_t kChunk = 512;     // default positions of a pass
+inline constexpr size_t kChunkMax = 4096; // the most
 
 struct AppendOptions {
     size_t chunk = 0; // positions of a pass at most; 0: the default

@@ -57,7 +57,8 @@ std::vector<float> computed(const std::vector<uint16_t> &hidden, size_t width, b
         add_hidden(hidden.data() + row * width, std::min(cut, rows - row), width, sums.data());
     }
     std::vector<float> vector(width);
-    make_embedding(sums.data(), rows, width, normalised, vector.data());
+    divide_sums(sums.data(), rows, width);
+    store_embedding(sums.data(), width, normalised, vector.data());
     return vector;
 }
 
@@ -67,7 +68,7 @@ bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
 
 } // namespace
 
-TEST_CASE("make_embedding: the vector is the restated one, however rows are cut into calls") {
+TEST_CASE("embedding: the vector is the restated one, however rows are cut into calls") {
     const FloatEnvironment environment;
     Numbers numbers(5);
     for (const size_t width : {1, 7, 16, 17, 64, 1000}) {
@@ -83,10 +84,40 @@ TEST_CASE("make_embedding: the vector is the restated one, however rows are cut 
     }
 }
 
-TEST_CASE("make_embedding: a mean, its norm, and zeros") {
+TEST_CASE("embedding: a mean, its norm, and zeros") {
     const FloatEnvironment environment;
     const std::vector<uint16_t> two{0x4000, 0x4080, 0x4080, 0x4080}; // (2, 4), (4, 4)
     CHECK(computed(two, 2, false, 2) == std::vector<float>{3, 4});
     CHECK(computed(two, 2, true, 2) == std::vector<float>{0.6F, 0.8F});
     CHECK(computed({0, 0, 0}, 3, true, 1) == std::vector<float>{0, 0, 0});
+}
+
+TEST_CASE("apply_dense: each output is its own ascending sum") {
+    const FloatEnvironment environment;
+    Numbers numbers(6);
+    for (const auto &[inputs, outputs] :
+         std::initializer_list<std::pair<size_t, size_t>>{{1, 1}, {3, 17}, {64, 5}, {100, 33}}) {
+        std::vector<float> weights(inputs * outputs), bias(outputs);
+        std::vector<double> x(inputs), y(outputs, 1e9);
+        const auto fill = [&](auto &all) {
+            for (auto &each : all) {
+                each = numbers.next(Kind::plain);
+            }
+        };
+        fill(weights), fill(bias), fill(x);
+        for (double &each : x) {
+            each /= 3; // more bits than a float has
+        }
+        for (const float *given :
+             {static_cast<const float *>(nullptr), static_cast<const float *>(bias.data())}) {
+            apply_dense(weights.data(), given, inputs, outputs, x.data(), y.data());
+            for (size_t o = 0; o < outputs; ++o) {
+                double sum = given == nullptr ? 0.0 : double{given[o]};
+                for (size_t i = 0; i < inputs; ++i) {
+                    sum += double{weights[i * outputs + o]} * x[i];
+                }
+                CHECK(std::memcmp(&sum, &y[o], sizeof sum) == 0);
+            }
+        }
+    }
 }

@@ -21,7 +21,7 @@ TEST_CASE("Config: insight 58: architectures that are not built are refused by n
                                             {"phi3small", "Phi3SmallForCausalLM"},
                                             {"gemma2", "Gemma2ForCausalLM"},
                                             {"llama", "LlamaForSequenceClassification"},
-                                            {"gemma3_text", "Gemma3TextModel"},
+                                            {"gemma3_text", "Gemma3ForSequenceClassification"},
                                             {"falcon", "LlamaForCausalLM"}}) {
         expect_refused(Status::unsupported, {type, name}, kTinyLlama,
                        {{"model_type", type}, {"architectures", {name}}});
@@ -41,7 +41,7 @@ TEST_CASE("Config: what is not built is refused by name") {
     }
     expect_refused(Status::unsupported, {"quantization_config", "gptq"}, kTinyLlama,
                    {{"quantization_config", {{"quant_method", "gptq"}}}});
-    expect_refused(Status::unsupported, {"use_bidirectional_attention"}, kGemma1b,
+    expect_refused(Status::unsupported, {"use_bidirectional_attention"}, kTinyLlama,
                    {{"use_bidirectional_attention", true}});
     expect_refused(Status::unsupported, {"text_config", "use_bidirectional_attention"}, kGemma4b,
                    {{"/text_config/use_bidirectional_attention", true}});

@@ -1,7 +1,11 @@
 // Embeddings: golden values, and the same bits whatever is beside a text and computes it.
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "runtime/kernels/bf16.h"
+#include "runtime/quantize/quantize.h"
+#include "runtime/session/session.h"
 #include "tests/runtime/embedded.h"
 #include "tests/runtime/failure.h"
 #include "tests/runtime/golden_tensors.h"
@@ -12,6 +16,7 @@ using namespace stasis::test;
 namespace {
 
 constexpr char kModel[] = "zoo/qwen3-embedding";
+constexpr char kBothWays[] = "zoo/embedding-gemma"; // bidirectional, with dense layers
 
 struct GoldenVectors {
     TokenLists inputs;
@@ -19,8 +24,8 @@ struct GoldenVectors {
     double rms = 0, max = 0;     // the tolerance
 };
 
-GoldenVectors golden_vectors() {
-    const GoldenTensors tensors(directory(kModel));
+GoldenVectors golden_vectors(const char *name) {
+    const GoldenTensors tensors(directory(name));
     GoldenVectors golden;
     std::vector<uint32_t> ids, lengths;
     tensors.read("ids", ids);
@@ -32,7 +37,7 @@ GoldenVectors golden_vectors() {
                                    ids.begin() + static_cast<ptrdiff_t>(at + length));
         at += length;
     }
-    const auto facts = read_json(directory(kModel) + "/golden.json");
+    const auto facts = read_json(directory(name) + "/golden.json");
     golden.rms = facts["tolerance_rms"];
     golden.max = facts["tolerance_max"];
     return golden;
@@ -72,41 +77,81 @@ Vectors alone(const std::string &name, Pooling pooling) {
     return vectors;
 }
 
+// Checks that a mistake in a port would be noticed.
+void check_noticed(const char *what, const Vectors &vectors, const GoldenVectors &golden) {
+    const auto [rms, max] = deviation(vectors, golden);
+    std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", what, rms, max);
+    CHECK_MESSAGE((rms > 1 || max > 1), what);
+}
+
 } // namespace
 
-TEST_CASE("embed: vectors of Qwen3 Embedding agree with the golden values") {
-    const GoldenVectors golden = golden_vectors();
-    const auto [rms, max] = deviation(embedded(*open(kModel), golden.inputs), golden);
-    std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", kModel, rms, max);
-    CHECK(rms <= 1);
-    CHECK(max <= 1);
+TEST_CASE("embed: vectors agree with the golden values") {
+    for (const char *name : {kModel, kBothWays}) {
+        const GoldenVectors golden = golden_vectors(name);
+        const auto [rms, max] = deviation(embedded(*open(name), golden.inputs), golden);
+        std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", name, rms, max);
+        CHECK(rms <= 1);
+        CHECK(max <= 1);
+    }
+}
+
+TEST_CASE("embed: the golden tolerance notices what a port of EmbeddingGemma gets wrong") {
+    const GoldenVectors golden = golden_vectors(kBothWays);
+    const auto model = open_model(directory(kBothWays), {});
+    const auto check = [&](const char *what) {
+        check_noticed(what, embedded(*model, golden.inputs), golden);
+    };
+    check_noticed("the last token", embedded(*model, golden.inputs, pooled(Pooling::last)), golden);
+    model->config.bidirectional = false;
+    check("no position after its own");
+    model->config.bidirectional = true;
+    const std::vector<LayerConfig> own = model->config.layer;
+    const uint32_t window = own[0].window;
+    REQUIRE(window == 9);
+    for (const uint32_t wrong : {window + 1, window - 1, 2 * window - 2, 0U}) {
+        for (LayerConfig &layer : model->config.layer) {
+            layer.window = layer.window == 0 ? 0 : wrong;
+        }
+        check(("a window of " + std::to_string(wrong)).c_str());
+        model->config.layer = own;
+    }
+    model->config.layer[2].window = window;
+    check("no layer that sees all");
+    model->config.layer = own;
+    EmbeddingRules &rules = model->embedding;
+    std::vector<float> &bias = rules.dense[1].bias;
+    std::vector<float> none(bias.size(), 0.0F);
+    bias.swap(none);
+    check("no bias of a dense layer");
+    bias.swap(none);
+    rules.dense[0].weights[1] += 0.5F;
+    check("one weight of a dense layer");
+    rules.dense[0].weights[1] -= 0.5F;
+    rules.normalised = false;
+    check("not normalised");
 }
 
 TEST_CASE("embed: the golden tolerance notices what a port of embeddings gets wrong") {
-    const GoldenVectors golden = golden_vectors();
-    const auto check_noticed = [&](const char *what, const Vectors &vectors) {
-        const auto [rms, max] = deviation(vectors, golden);
-        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", what, rms, max);
-        CHECK_MESSAGE((rms > 1 || max > 1), what);
-    };
+    const GoldenVectors golden = golden_vectors(kModel);
     check_noticed("the mean of all tokens",
-                  embedded(*open(kModel), golden.inputs, pooled(Pooling::mean)));
+                  embedded(*open(kModel), golden.inputs, pooled(Pooling::mean)), golden);
     TokenLists shorter = golden.inputs;
     for (std::vector<uint32_t> &tokens : shorter) {
         tokens.pop_back();
     }
-    check_noticed("the token before the last", embedded(*open(kModel), shorter));
+    check_noticed("the token before the last", embedded(*open(kModel), shorter), golden);
     const auto model = open_model(directory(kModel), {});
     model->embedding.normalised = false;
-    check_noticed("not normalised", embedded(*model, golden.inputs));
+    check_noticed("not normalised", embedded(*model, golden.inputs), golden);
     model->embedding.normalised = true;
     const std::vector<float> ones(model->config.hidden, 1.0F);
     model->weights.final_norm = ones.data();
-    check_noticed("no gain of the final norm", embedded(*model, golden.inputs));
+    check_noticed("no gain of the final norm", embedded(*model, golden.inputs), golden);
 }
 
 TEST_CASE("embed: a text has the same bits whatever is beside it, on every table and cut") {
-    for (const char *name : {kModel, "zoo/gemma3-text", "zoo/qwen3_5-moe"}) {
+    for (const char *name : {kModel, "zoo/gemma3-text", "zoo/qwen3_5-moe", kBothWays}) {
         for (const Pooling pooling : {Pooling::last, Pooling::mean}) {
             INFO(name, ", ", name_of(pooling));
             const Vectors expected = alone(name, pooling);
@@ -188,6 +233,8 @@ TEST_CASE("embed: what cannot be embedded is refused by the input's index") {
     const auto refused = [&](Status status, const TokenLists &inputs, const char *part) {
         expect_error(status, {part}, [&] { embedded(*model, inputs); });
     };
+    CHECK(status_of([&] { embedded(*open(kBothWays), {std::vector<uint32_t>(1025, 3)}); }) ==
+          Status::invalid_argument);
     refused(Status::invalid_argument, {{1}, {}}, "inputs[1]: there are no tokens");
     refused(Status::invalid_argument, {{1}, {2, 192}}, "inputs[1]: token 1 is 192");
     refused(Status::invalid_argument, {{1}, std::vector<uint32_t>(2049, 3)},
@@ -205,4 +252,54 @@ TEST_CASE("embed: what cannot be embedded is refused by the input's index") {
     options.watch.cancel = &cancel;
     CHECK(status_of([&] { embedded(*model, TokenLists{{1}}, options); }) == Status::cancelled);
     CHECK(embedded(*model, TokenLists{}).empty());
+}
+
+TEST_CASE(
+    "embed: of a bidirectional model each token changes the vector, in a text of any length") {
+    const auto model = open(kBothWays);
+    for (const size_t length : {2, 4, 5, 64, 65, 513, 1024}) { // 513: more than a usual pass
+        std::vector<uint32_t> text = tokens_for(*model, length);
+        const Vectors before = embedded(*model, TokenLists{text});
+        for (const size_t at : {size_t{0}, length / 2, length - 1}) {
+            std::vector<uint32_t> other = text;
+            other[at] = other[at] == 7 ? 8 : 7;
+            CHECK(!same_vectors(embedded(*model, TokenLists{other}), before));
+        }
+    }
+    // The first token's own hidden state as well, through a layer without a window.
+    const auto first = [&](uint32_t last) {
+        std::vector<uint32_t> text(300, 9);
+        text.back() = last;
+        Timeline timeline(*model, {});
+        std::vector<TokenEntry> entries;
+        for (const uint32_t token : text) {
+            entries.push_back({token});
+        }
+        std::vector<uint16_t> row;
+        AppendOptions options;
+        options.hidden = [](void *user, const Timeline &, uint64_t, const uint16_t *hidden,
+                            size_t) noexcept {
+            static_cast<std::vector<uint16_t> *>(user)->assign(hidden, hidden + 64);
+        };
+        options.hidden_user = &row;
+        append(timeline, entries, options);
+        return row;
+    };
+    const kernels::FloatEnvironment environment;
+    CHECK(first(5) != first(6));
+}
+
+TEST_CASE("embed: a bidirectional model has no sessions, and no GGUF file") {
+    const auto model = open(kBothWays);
+    expect_error(Status::unsupported, {"both ways", "no sessions"},
+                 [&] { Session(model, TimelineOptions{}); });
+    CHECK(model->identity.config.end() !=
+          std::find(model->identity.config.begin(), model->identity.config.end(),
+                    std::pair<std::string, std::string>("bidirectional", "yes")));
+    const TemporaryDirectory place;
+    expect_error(Status::unsupported, {"both ways"}, [&] {
+        QuantizeOptions options;
+        options.type = "Q8_0";
+        quantize_model(directory(kBothWays), place.file("model.gguf"), options);
+    });
 }

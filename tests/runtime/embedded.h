@@ -18,7 +18,7 @@ using TokenLists = std::vector<std::vector<uint32_t>>;
 inline Vectors embedded(Model &model, std::span<const EmbedInput> inputs,
                         const EmbedOptions &options = {}) {
     const kernels::FloatEnvironment environment;
-    const size_t width = model.config.hidden;
+    const size_t width = model.embedding.dimension(model.config.hidden);
     std::vector<float> numbers(inputs.size() * width);
     embed(model, inputs, options, numbers.data());
     Vectors vectors;
@@ -62,12 +62,15 @@ inline constexpr char kModules[] =
 inline constexpr char kPrompts[] = R"({"prompts": {"query": "Find: ", "document": ""},
                                        "default_prompt_name": null})";
 
-// A copy of a bundled model, to which sentence-transformers' files are added.
+// A copy of a bundled model, to which sentence-transformers' files are added unless it has its own.
 struct EmbeddingModel {
-    explicit EmbeddingModel(const std::string &model) {
+    explicit EmbeddingModel(const std::string &model, bool adds = true) {
         std::filesystem::copy(test_data(model), path.path(),
                               std::filesystem::copy_options::overwrite_existing |
                                   std::filesystem::copy_options::recursive);
+        if (!adds) {
+            return;
+        }
         std::filesystem::create_directories(path.file("1_Pooling"));
         write("modules.json", kModules);
         write("1_Pooling/config.json", kLastToken);

@@ -1,4 +1,6 @@
 // What model files say about embeddings, and the tokens and prompts around texts.
+#include <cstring>
+
 #include <nlohmann/json.hpp>
 
 #include "runtime/quantize/quantize.h"
@@ -72,7 +74,9 @@ TEST_CASE("read_embedding_rules: what is not supported is named, and the model s
                  [&] { embedded_text(*files.open(), "a"); });
     files.write("modules.json", kModules);
     files.replace("modules.json", "models.Normalize", "models.Dense");
-    refused(files, "models.Dense");
+    refused(files, "2_Normalize/config.json: missing");
+    files.replace("modules.json", "models.Dense", "models.LayerNorm");
+    refused(files, "models.LayerNorm");
     CHECK(!embedded(*files.open(), TokenLists{{5}}, pooled(Pooling::last)).empty());
     files.write("modules.json", kModules);
     files.replace("modules.json", "1_Pooling", "../1_Pooling");
@@ -89,6 +93,45 @@ TEST_CASE("read_embedding_rules: what is not supported is named, and the model s
     CHECK(files.open()->embedding.refusal.empty());
     files.write("sentence_bert_config.json", R"({"do_lower_case": true})");
     refused(files, "do_lower_case");
+}
+
+TEST_CASE("read_embedding_rules: dense layers that make no sense are named, and the model opens") {
+    const auto with = [](const char *file, const std::string &from, const std::string &to,
+                         Status status, const char *part) {
+        const EmbeddingModel files("zoo/embedding-gemma", false);
+        files.replace(file, from, to);
+        const auto model = files.open();
+        CHECK(!embedded(*model, TokenLists{{5}}, pooled(Pooling::mean)).empty());
+        expect_error(status, {part}, [&] { embedded(*model, TokenLists{{5}}); });
+    };
+    constexpr char kConfig[] = "2_Dense/config.json", kWeights[] = "3_Dense/model.safetensors";
+    constexpr char kOrder[] = "modules.json";
+    with(kConfig, "Identity", "Tanh", Status::unsupported,
+         "2_Dense/config.json: activation_function");
+    with(kConfig, "\"in_features\": 64", "\"in_features\": 65", Status::unsupported,
+         "in_features is 65");
+    with(kConfig, "160", "161", Status::unsupported, "another shape");
+    with(kConfig, "160", "0", Status::unsupported, "out_features");
+    with(kConfig, "160", "99999999999", Status::unsupported, "out_features");
+    with(kConfig, "\"bias\": false", "\"bias\": true", Status::unsupported, "linear.bias");
+    with(kWeights, "linear.weight", "linear.wrongs", Status::unsupported, "linear.weight");
+    with(kWeights, "F32", "F99", Status::unsupported, "3_Dense/model.safetensors");
+    with(kOrder, "\"2_Dense\"", "\"../2_Dense\"", Status::unsupported, "a module in");
+    with(kOrder, "models.Pooling", "models.Dense", Status::unsupported, "module 1");
+    with(kOrder, "models.Dense", "models.Normalize", Status::unsupported, "module 3");
+
+    const EmbeddingModel files("zoo/embedding-gemma", false);
+    std::filesystem::remove(files.path.file(kWeights));
+    CHECK(files.open()->embedding.refusal.find("safetensors") != std::string::npos);
+    std::string bytes = read_bytes(test_data("zoo/embedding-gemma/") + kWeights);
+    const uint32_t infinity = 0x7F800000U;
+    std::memcpy(bytes.data() + bytes.size() - sizeof infinity, &infinity, sizeof infinity);
+    files.write(kWeights, bytes);
+    CHECK(files.open()->embedding.refusal.find("not finite") != std::string::npos);
+    for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, bytes.size() - 1}) {
+        files.write(kWeights, bytes.substr(0, size));
+        CHECK(!files.open()->embedding.refusal.empty());
+    }
 }
 
 TEST_CASE("embed: texts get the tokens around them that the model's tokenizer puts there") {

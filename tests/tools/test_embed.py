@@ -7,6 +7,7 @@ import struct
 from stasis_process import CommandTest, DATA, LLAMA, WITHOUT_TOKENIZER
 
 EMBEDDING = DATA / "zoo/qwen3-embedding"  # has no tokenizer
+BOTH_WAYS = DATA / "zoo/embedding-gemma"  # nor has this
 
 
 def vectors(out):
@@ -60,6 +61,17 @@ class Embed(CommandTest):
                                  "--kernels", "reference", "--chunk", 1), last)
         self.assertNotEqual(self.ok("embed", EMBEDDING, "--tokens", "1,5,7", "--pooling", "mean"),
                             last)
+
+    def test_both_ways(self):
+        """A model whose attention looks both ways, and whose dense layers change the dimension."""
+        given = self.ok("embed", BOTH_WAYS, "--tokens", "1,5,7")
+        self.assertEqual(len(vectors(given)[0]), 48)
+        self.assertEqual(self.ok("embed", BOTH_WAYS, "--tokens", "1,5,7", "--chunk", 1,
+                                 "--kernels", "reference"), given)
+        self.refused("logits", BOTH_WAYS, "--tokens", "1,5", "--out", self.folder / "logits",
+                     names=["both ways", "no sessions"])
+        self.refused("quantize", BOTH_WAYS, self.folder / "model.gguf", "--type", "Q8_0",
+                     names=["both ways"])
 
     def test_refusals(self):
         self.refused("embed", LLAMA, "a", names=["do not say"])

@@ -20,10 +20,17 @@ struct EmbedChoice {
     uint32_t pooling = 0, chunk = 0;
 };
 
+size_t dimension_of(const stasis_model *model) {
+    auto info = sized<stasis_embed_info>();
+    stasis_error error{};
+    check(stasis_model_get_embed_info(model, &info, &error), error, "embed");
+    return info.dimension;
+}
+
 class Embedder {
   public:
     Embedder(const EmbedChoice &choice, const stasis_model *model, stasis_cancel *cancel)
-        : model_(model), dimension_(model_info(model).hidden) {
+        : model_(model), dimension_(dimension_of(model)) {
         stasis_embed_options_init(&options_, sizeof options_);
         options_.prompt = choice.prompt.empty() ? nullptr : choice.prompt.c_str();
         options_.pooling = choice.pooling;

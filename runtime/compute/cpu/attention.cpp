@@ -86,11 +86,20 @@ struct Attention {
         }
     }
 
+    // The last position that a sequence's row sees.
+    uint64_t last_visible(const Sequence &sequence, size_t row) const {
+        const uint64_t position = sequence.begin + row;
+        return network.config.bidirectional
+                   ? kernels::last_visible_both_ways(position, window, sequence.rows)
+                   : position;
+    }
+
     // What a sequence's row sees of a block, for each of its queries.
     void set_visible(size_t at, const Sequence &sequence, size_t row, uint64_t block) const {
+        const uint64_t first = first_visible(sequence.begin + row, window);
         std::fill_n(
             work.visible + at, group_heads,
-            kernels::visible_slots(sequence.begin + row, window, block) &
+            kernels::slots_of(first, last_visible(sequence, row), block) &
                 kernels::held_slots(sequence.evicted.data(), sequence.evicted.size(), block));
     }
 
@@ -305,7 +314,7 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
                             from,
                             query,
                             first_visible(position, a.window) / kPage,
-                            (position + tile.count - 1) / kPage};
+                            a.last_visible(sequence, tile.row + tile.count - 1) / kPage};
     a.pack_query(a.query(kv_head, sequence.row + tile.row), tile.count, query);
     std::fill_n(a.work.partial_sum + into, tile.count * a.group_heads, 0.0F);
     for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;

@@ -26,7 +26,7 @@ struct Family {
 
     const char *name;       // Config::architecture
     const char *shown;      // the name in documents
-    Published published[2]; // the second may be empty
+    Published published[3]; // all but the first may be empty
     // Reads config.json except the token ids, without checks across fields.
     Config (*read)(const Fields &fields);
     uint32_t bos, eos; // if no file names them; kNoToken: none
@@ -49,7 +49,8 @@ struct Family {
     // GGUF files list the layers with a window one by one, and have the factors of global layers'
     // RoPE, whatever they are.
     bool gguf_lists = false;
-    bool part_turned = false; // RoPE may turn a part of each head
+    bool bidirectional = false; // config.json may say use_bidirectional_attention
+    bool part_turned = false;   // RoPE may turn a part of each head
     // The quant_method of config.json whose checkpoints can be read; null: none.
     const char *quantised = nullptr;
     bool layers_without_heads = false; // GGUF files give layers without attention no heads

@@ -27,11 +27,15 @@ std::vector<bool> local_layers(const Fields &fields, uint32_t layers) {
 void read_gemma3_layers(const Fields &fields, Config &config) {
     const std::vector<bool> local = local_layers(fields, config.layers);
     const Rope global_rope = parse_rope(fields, "full_attention", "rope_theta", 1e6);
+    // transformers, Gemma3TextConfig: a bidirectional model's window is half the stated one to each
+    // side of a query, itself counted.
+    uint32_t window = fields.count("sliding_window", kContextMax, 4096);
+    window = config.bidirectional ? window / 2 + 1 : window;
     const Rope local_rope = parse_rope(fields, "sliding_attention", "rope_local_base_freq", 1e4);
     for (const bool is_local : local) {
         LayerConfig layer;
         layer.rope = rope_index(config, is_local ? local_rope : global_rope);
-        layer.window = is_local ? fields.count("sliding_window", kContextMax, 4096) : 0;
+        layer.window = is_local ? window : 0;
         config.layer.push_back(layer);
     }
 }
@@ -56,6 +60,7 @@ Config read_gemma3_text(const Fields &fields, bool tied_fallback) {
     config.norm_plus_one = true;
     config.query_key_norm = true;
     config.post_norms = true;
+    config.bidirectional = fields.flag("use_bidirectional_attention", false);
     config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
     config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
     config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
@@ -121,7 +126,8 @@ void write_gemma3_gguf(const Config &config, const WrittenKeys &keys) {
 const Family kGemma3 = {.name = "gemma3",
                         .shown = "Gemma 3",
                         .published = {{"gemma3_text", "Gemma3ForCausalLM"},
-                                      {"gemma3", "Gemma3ForConditionalGeneration"}},
+                                      {"gemma3", "Gemma3ForConditionalGeneration"},
+                                      {"gemma3_text", "Gemma3TextModel"}},
                         .read = read_gemma3,
                         .bos = 2,
                         .eos = 1,
@@ -130,6 +136,7 @@ const Family kGemma3 = {.name = "gemma3",
                         .read_gguf = read_gemma3_gguf,
                         .gguf_pattern = kGgufPattern,
                         .write_gguf = write_gemma3_gguf,
-                        .limits = "images"};
+                        .bidirectional = true,
+                        .limits = "images; GGUF files of EmbeddingGemma"};
 
 } // namespace stasis

@@ -178,6 +178,9 @@ void check_recurrent(const Config &meant, const Config &read) {
 } // namespace
 
 void describe_config(const Config &config, GgufMetadata &metadata) {
+    if (config.bidirectional) {
+        fail(Status::unsupported, "attention that looks both ways is not supported in GGUF files");
+    }
     const Family &family = family_of(config);
     const WrittenKeys keys{std::string(family.gguf) + ".", metadata};
     metadata.text("general.architecture", family.gguf);
