@@ -160,6 +160,52 @@ TEST_CASE("Exchange: a whole reply may be larger than the backlog, and is read a
     CHECK(client.reply().second == body);
 }
 
+TEST_CASE("Exchange: what clients do not read has a limit together, and small replies go on") {
+    constexpr size_t kSize = size_t{20} << 20;
+    Limits limits;
+    limits.replies_bytes = kSize + (size_t{10} << 20);
+    limits.backlog_bytes = size_t{64} << 20; // it is the other limit that is met
+    Waiting waiting;
+    Running running(waiting.handler(), limits);
+    std::vector<Client> clients;
+    std::vector<std::shared_ptr<Exchange>> exchanges;
+    const auto ask = [&] {
+        clients.push_back(running.client(4096));
+        clients.back().send(get("/"));
+        exchanges.push_back(waiting.next());
+        return exchanges.back();
+    };
+    const std::string body(kSize, 'x');
+    ask()->reply(200, {}, body); // the system's buffers take less than 10 MiB of it
+    ask()->reply(200, {}, body);
+    CHECK(has(clients.back().until("\r\n\r\n"), "HTTP/1.1 503 "));
+    CHECK(has(clients.back().until("bytes"), "have not read exceed 31457280 bytes"));
+    ask()->reply(200, {}, std::string(kSmallBody, 'y'));
+    CHECK(clients.back().reply().second.size() == kSmallBody);
+    CHECK(running.server.counts().reply_bytes <= limits.replies_bytes);
+    // Of streams those go on that are read.
+    const auto read = ask(), unread = ask();
+    Client &reader = clients[clients.size() - 2];
+    read->begin(200, {});
+    unread->begin(200, {});
+    const std::string piece(100000, 'z');
+    REQUIRE(wait_until([&] {
+        unread->write(piece);
+        CHECK(running.server.counts().reply_bytes <= limits.replies_bytes + 2 * piece.size());
+        return unread->gone();
+    }));
+    for (int i = 0; i < 10; ++i) {
+        read->write("abc");
+        CHECK(has(reader.until("abc\r\n"), "abc"));
+    }
+    read->end();
+    // Where one has read, there is place again.
+    CHECK(clients.front().reply().second == body);
+    REQUIRE(wait_until([&] { return running.server.counts().reply_bytes == 0; }));
+    ask()->reply(200, {}, body);
+    CHECK(clients.back().reply().second == body);
+}
+
 namespace {
 
 // A reply in pieces that are asked for: the byte at each place says where it is.

@@ -236,7 +236,7 @@ void Connection::refuse(const Denial &denial) {
     const bool head_only = request.method == "HEAD";
     reply_ =
         std::make_shared<Reply>(loop_.mailbox, Reply::Form{parser_.http_1_0(), head_only, false},
-                                loop_.limits.backlog_bytes, loop_.reply_bytes);
+                                loop_.limits, loop_.reply_bytes);
     reply_->connection = this;
     Headers headers = denial.headers;
     headers.emplace_back("Content-Type", "application/json");
@@ -253,8 +253,7 @@ void Connection::dispatch() {
     phase_ = Phase::replying;
     const Reply::Form form{parser_.http_1_0(), method_ == "HEAD",
                            parser_.keep_alive() && !loop_.stopping};
-    reply_ =
-        std::make_shared<Reply>(loop_.mailbox, form, loop_.limits.backlog_bytes, loop_.reply_bytes);
+    reply_ = std::make_shared<Reply>(loop_.mailbox, form, loop_.limits, loop_.reply_bytes);
     reply_->connection = this;
     arm();
     if (path_ == "*") { // OPTIONS of the server as a whole asks whether it is there

@@ -137,15 +137,25 @@ void Reply::tell() {
     }
 }
 
+void Reply::append_whole(int status, const Headers &headers, std::string_view body) {
+    append_head(status, headers, true, body.size());
+    if (!form_.head_only && !has_no_body(status)) {
+        append(body);
+    }
+}
+
 void Reply::whole(int status, const Headers &headers, std::string_view body) {
     std::vector<std::function<void()>> callbacks; // destroyed without the lock
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::fresh) {
         throw std::logic_error("a request gets one reply");
     }
-    append_head(status, headers, true, body.size());
-    if (!form_.head_only && !has_no_body(status)) {
-        append(body);
+    if (body.size() > kSmallBody && *all_waiting_ + body.size() > all_max_) {
+        const std::string why = error_text(503, "replies that clients have not read exceed " +
+                                                    std::to_string(all_max_) + " bytes");
+        append_whole(503, {{"Content-Type", "application/json"}, {"Retry-After", "1"}}, why);
+    } else {
+        append_whole(status, headers, body);
     }
     stage_ = Stage::ended;
     std::swap(callbacks, callbacks_);
@@ -190,7 +200,7 @@ void Reply::write(std::string_view piece) {
     if (gone_ || form_.head_only || has_no_body(status_) || piece.empty()) {
         return;
     }
-    if (waiting_ > backlog_max_) {
+    if (waiting_ > backlog_max_ || (waiting_ > kSmallBody && *all_waiting_ > all_max_)) {
         gone_ = overrun_ = true;
         out_ = {};
         set_waiting(0);

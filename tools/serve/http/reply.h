@@ -24,10 +24,10 @@ class Reply : public std::enable_shared_from_this<Reply> {
         bool keep_alive = false; // the connection stays open after it
     };
     // `all_waiting` counts the bytes that wait of all replies.
-    Reply(std::shared_ptr<Mailbox> mailbox, Form form, size_t backlog_max,
+    Reply(std::shared_ptr<Mailbox> mailbox, Form form, const Limits &limits,
           std::shared_ptr<std::atomic<uint64_t>> all_waiting)
-        : mailbox_(std::move(mailbox)), form_(form), backlog_max_(backlog_max),
-          all_waiting_(std::move(all_waiting)) {}
+        : mailbox_(std::move(mailbox)), form_(form), backlog_max_(limits.backlog_bytes),
+          all_max_(limits.replies_bytes), all_waiting_(std::move(all_waiting)) {}
     ~Reply() { set_waiting(0); }
     Reply(const Reply &) = delete;
     Reply &operator=(const Reply &) = delete;
@@ -66,6 +66,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   private:
     enum class Stage { fresh, begun, ended };
     void append_head(int status, const Headers &headers, bool with_length, uint64_t length);
+    void append_whole(int status, const Headers &headers, std::string_view body);
     void append(std::string_view bytes);
     void set_waiting(size_t bytes);
     void tell();
@@ -73,7 +74,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
     const std::shared_ptr<Mailbox> mailbox_;
     mutable std::mutex mutex_; // of all below
     Form form_;
-    const size_t backlog_max_;
+    const size_t backlog_max_, all_max_;
     const std::shared_ptr<std::atomic<uint64_t>> all_waiting_;
     Stage stage_ = Stage::fresh;
     std::string out_;

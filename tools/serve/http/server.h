@@ -68,7 +68,8 @@ class Exchange {
     virtual void cut() = 0;
 
     // Returns how many bytes wait for the client to read them. A client that is sent another piece
-    // with more than Limits::backlog_bytes waiting counts as gone; a whole reply may have any size.
+    // with more than Limits::backlog_bytes waiting counts as gone; a whole reply may have any size,
+    // as far as Limits::replies_bytes suffice for all.
     virtual size_t backlog() const = 0;
     // Whether the client has closed the connection, or was given up. One that closes only its own
     // direction before the reply has ended counts as gone: the two look the same.
@@ -88,6 +89,9 @@ struct Limits {
     // first kSmallBody bytes do not count. A request that would exceed it is answered with 503.
     size_t bodies_bytes = size_t{1} << 30;
     size_t header_bytes = size_t{64} << 10;
+    // Of all replies together, in memory, that clients have not taken: a whole one of more than
+    // kSmallBody that would exceed it becomes a 503, and who lets as much of a stream wait is gone.
+    size_t replies_bytes = size_t{1} << 30;
     size_t connections = 4096;              // more are answered with 503 and closed
     size_t backlog_bytes = size_t{4} << 20; // of one reply, that its client does not read
     uint32_t read_seconds = 30;             // for a request to come whole, once it has begun
