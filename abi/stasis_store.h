@@ -96,6 +96,10 @@ typedef struct stasis_store_backend {
     stasis_status (*lock)(void *user, int32_t collect, void **lock);
     void (*unlock)(void *user, void *lock);
     void (*release)(void *user); /* called once, after the last use; may be NULL */
+    /* Puts an object in place of what is under its key, which is damaged, at once or not at all: a
+     * put that finds it so mends it for all sessions that have it. NULL: it is removed and put, and
+     * what ends the call in between leaves none. */
+    stasis_status (*replace)(void *user, const char *key, const void *data, size_t length);
 } stasis_store_backend;
 
 /* Opens a store over a host's backend; the struct is copied. `name` is for messages, and tells

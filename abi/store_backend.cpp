@@ -44,6 +44,19 @@ class Calls : public HostBackend {
         check(call, "put", key, given_.put(given_.user, key.c_str(), bytes.data(), bytes.size()));
     }
 
+    void replace(const std::string &key, std::span<const uint8_t> bytes,
+                 const Watch &watch) override {
+        if (given_.replace == nullptr) {
+            remove(key, watch);
+            put(key, bytes, watch);
+            return;
+        }
+        watch.look(0, 0);
+        const ModuleCall call(watch);
+        check(call, "replace", key,
+              given_.replace(given_.user, key.c_str(), bytes.data(), bytes.size()));
+    }
+
     std::optional<format::Marked> get_marked(const std::string &key, const Watch &watch) override {
         format::Marked marked;
         marked.bytes.resize(4096); // nearly always more than enough

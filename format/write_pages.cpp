@@ -131,7 +131,8 @@ bool same_geometry(const State &a, const State &b) {
 
 // Takes a run of the lender, whose bytes the sink has. Returns whether it is one that this save
 // would write: whole, so that nothing but this state's numbers is in it, and in the same code.
-bool take_lent(Output &output, const SaveInput &input, const Run &run, PageRecord &entry) {
+bool take_lent(Output &output, const SaveInput &input, size_t group, const Run &run,
+               PageRecord &entry) {
     if (run.used != run.slots) {
         return false;
     }
@@ -139,6 +140,7 @@ bool take_lent(Output &output, const SaveInput &input, const Run &run, PageRecor
     input.options.lender->input().read(bytes.data(), bytes.size(), run.offset);
     Frame frame = decode_frame(bytes, run.offset);
     if (frame.kind != SectionKind::run || frame.stored_bytes != run.stored_bytes ||
+        frame.raw_bytes != run_shape(input.state, group, run.slots).bytes() ||
         frame.codec != input.options.codec) {
         return false;
     }
@@ -187,7 +189,7 @@ struct Planner {
         }
         cut = parted ? common_with(*lender, index) : entry.valid;
         for (const Run &run : there.runs) {
-            if (run.used > cut - missing || !take_lent(output, input, run, entry)) {
+            if (run.used > cut - missing || !take_lent(output, input, group, run, entry)) {
                 break;
             }
             missing += run.used;

@@ -28,9 +28,10 @@ typedef struct stasis_store_module_request {
     void (*explain)(const char *message);
 } stasis_store_module_request;
 
-/* Opens the store: fills all fields of `backend`, whose struct_size is set, and `name`, a
- * zero-terminated text that tells backends apart (stasis_store_open_backend). Returns OK, or a
- * status of stasis_store_open with the reason by `explain`. */
+/* Opens the store: fills the fields of `backend` that are within its struct_size, which is set (an
+ * older library lacks the last ones), and `name`, a zero-terminated text that tells backends apart
+ * (stasis_store_open_backend). Returns OK, or a status of stasis_store_open with the reason by
+ * `explain`. */
 typedef stasis_status (*stasis_store_module_fn)(const stasis_store_module_request *request,
                                                 stasis_store_backend *backend, char *name,
                                                 size_t name_capacity);

@@ -59,6 +59,11 @@ class Backend {
     // ever sees a part of it.
     virtual void put(const std::string &key, std::span<const uint8_t> bytes,
                      const Watch &watch = {}) = 0;
+    // Writes an object in place of what is there, if anything: bytes that do not give its name. In
+    // one step, but for a host's backend that has none (stasis_store_backend): there the object is
+    // removed before it is put.
+    virtual void replace(const std::string &key, std::span<const uint8_t> bytes,
+                         const Watch &watch = {}) = 0;
 
     // The same for objects that can be replaced: as get, with the mark of what was read.
     virtual std::optional<Marked> get_marked(const std::string &key, const Watch &watch = {}) = 0;

@@ -35,6 +35,8 @@ class Directory : public Backend {
     bool read(const std::string &key, uint64_t offset, std::span<uint8_t> into,
               const Watch &) override;
     void put(const std::string &key, std::span<const uint8_t> bytes, const Watch &) override;
+    void replace(const std::string &key, std::span<const uint8_t> bytes,
+                 const Watch &watch) override;
     std::optional<Marked> get_marked(const std::string &key, const Watch &watch) override;
     std::optional<std::string> swap(const std::string &key, const std::optional<std::string> &mark,
                                     std::span<const uint8_t> bytes, const Watch &watch) override;
@@ -286,6 +288,19 @@ void Directory::put(const std::string &key, std::span<const uint8_t> bytes, cons
         }
     }
     // What was there may be another writer's, who has not got so far.
+    sync_folder_of(path);
+}
+
+void Directory::replace(const std::string &key, std::span<const uint8_t> bytes,
+                        const Watch &watch) {
+    check_key(key);
+    const std::string path = path_of(key);
+    const File lock = lock_key(key, watch);
+    make_folders(key);
+    is_there(path); // nothing that is no object is replaced
+    NewFile file(files_, root_ + kNew);
+    file.write(bytes);
+    file.place(path);
     sync_folder_of(path);
 }
 

@@ -74,8 +74,16 @@ void StoredRanges::read(void *data, size_t size_bytes, uint64_t offset) const {
         fail(Status::corrupt, "it ends at byte %llu, in front of %zu bytes at %llu",
              static_cast<Number>(size()), size_bytes, static_cast<Number>(offset));
     }
-    auto *into = static_cast<uint8_t *>(data);
-    const uint64_t end = offset + size_bytes;
+    try {
+        copy(static_cast<uint8_t *>(data), offset, offset + size_bytes);
+    } catch (const Error &) {
+        failed_ = true;
+        throw;
+    }
+}
+
+// Copies what is between two offsets, both within the virtual file.
+void StoredRanges::copy(uint8_t *into, uint64_t offset, uint64_t end) const {
     auto segment = std::upper_bound(segments().begin(), segments().end(), offset,
                                     [](uint64_t at, const Segment &each) { return at < each.end; });
     for (; offset < end; ++segment) {

@@ -34,12 +34,14 @@ class StoredRanges : public Ranges {
     void read(void *data, size_t size_bytes, uint64_t offset) const override;
     // Whether a payload was found missing or damaged: what else depends on it can be computed.
     bool lost_payload() const { return lost_; }
+    bool failed() const { return failed_; }       // a read, for whatever reason
     const std::vector<Segment> &segments() const; // fetched now, if they were not
     const StoredRoot &root() const { return root_; }
     // Returns the payloads that hold these bytes and nothing else; none: they are in no payload.
     std::vector<Extent> payloads(uint64_t offset, uint64_t bytes) const;
 
   private:
+    void copy(uint8_t *into, uint64_t offset, uint64_t end) const;
     void read_piece(uint8_t *data, uint64_t bytes, uint64_t offset, const Extent &extent) const;
     std::shared_ptr<const Bytes> cached(const Extent &extent) const;
 
@@ -49,7 +51,7 @@ class StoredRanges : public Ranges {
     const Parallel parallel_;
     mutable std::once_flag fetched_;
     mutable std::vector<Segment> segments_;
-    mutable std::atomic<bool> lost_{false};
+    mutable std::atomic<bool> lost_{false}, failed_{false};
     // Payloads of which only a part was asked for, the latest first.
     mutable std::mutex mutex_;
     mutable std::list<std::pair<Digest, std::shared_ptr<const Bytes>>> recent_;

@@ -19,7 +19,8 @@ bool put_payload(Backend &backend, const Digest &digest, const Bytes &bytes, boo
         const std::optional<Bytes> found = backend.get(key, watch);
         there = found && *found == bytes;
         if (found && !there) {
-            backend.remove(key, watch);
+            backend.replace(key, bytes, watch);
+            return false;
         }
     } else {
         there = backend.read(key, 0, {}, watch);
@@ -48,7 +49,7 @@ SegmentRef put_segment(Backend &backend, const Segment &segment, PutCounts &coun
 SegmentSink::SegmentSink(Backend &backend, uint64_t begin, const Parallel &parallel,
                          const Watch &watch, bool repair, const StoredRanges *lender)
     : backend_(backend), parallel_(parallel), watch_(watch.silent()), repair_(repair),
-      lender_(lender) {
+      anew_(begin == kSectionsBegin), lender_(lender) {
     segment_.begin = segment_.end = begin;
 }
 
@@ -114,16 +115,16 @@ size_t SegmentSink::take(const uint8_t *data, size_t size_bytes) {
     return count;
 }
 
-void SegmentSink::end_segment(bool common) {
+void SegmentSink::end_segment() {
     put_payloads();
-    segments_.push_back(put_segment(backend_, segment_, counts_, repair_ || common, watch_));
+    segments_.push_back(put_segment(backend_, segment_, counts_, repair_ || anew_, watch_));
     const uint64_t begin = segment_.end;
     segment_ = {};
     segment_.begin = segment_.end = begin;
 }
 
 void SegmentSink::cut(void *user) {
-    static_cast<SegmentSink *>(user)->end_segment(true);
+    static_cast<SegmentSink *>(user)->end_segment();
 }
 
 void SegmentSink::begin_section() {
@@ -132,7 +133,7 @@ void SegmentSink::begin_section() {
     const Frame frame = decode_frame(bytes, segment_.end);
     // Here, where a section ends, a segment that is large enough does.
     if (segment_.inlined.size() >= kInlineMax) {
-        end_segment(false);
+        end_segment();
     }
     segment_.inlined.insert(segment_.inlined.end(), frame_.begin(), frame_.end());
     segment_.end += kFrameBytes;

@@ -46,12 +46,13 @@ class SegmentSink {
     void begin_section();
     void end_piece();
     void put_payloads();
-    void end_segment(bool common); // which others may have put, damaged by now
+    void end_segment();
 
     Backend &backend_;
     const Parallel parallel_;
     const Watch watch_;
     const bool repair_;
+    const bool anew_; // a whole virtual file, whose segments others may have put, damaged by now
     const StoredRanges *const lender_;
     Segment segment_;
     std::vector<SegmentRef> segments_;

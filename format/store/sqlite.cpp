@@ -35,6 +35,8 @@ class Sqlite : public Backend {
     bool read(const std::string &key, uint64_t offset, std::span<uint8_t> into,
               const Watch &watch) override;
     void put(const std::string &key, std::span<const uint8_t> bytes, const Watch &watch) override;
+    void replace(const std::string &key, std::span<const uint8_t> bytes,
+                 const Watch &watch) override;
     std::optional<Marked> get_marked(const std::string &key, const Watch &watch) override;
     std::optional<std::string> swap(const std::string &key, const std::optional<std::string> &mark,
                                     std::span<const uint8_t> bytes, const Watch &watch) override;
@@ -257,6 +259,18 @@ void Sqlite::put(const std::string &key, std::span<const uint8_t> bytes, const W
         lease->insert(key, bytes);
         lease.commit();
     }
+}
+
+void Sqlite::replace(const std::string &key, std::span<const uint8_t> bytes, const Watch &watch) {
+    check_key(key);
+    Lease lease(*this, Kind::writes, watch);
+    check_size(lease, key, bytes.size());
+    if (const SqliteConnection::Found found = lease->find(key); found.id != 0) {
+        lease->replace(found, bytes);
+    } else {
+        lease->insert(key, bytes);
+    }
+    lease.commit();
 }
 
 std::optional<Marked> Sqlite::get_marked(const std::string &key, const Watch &watch) {

@@ -185,7 +185,7 @@ std::optional<StoredSession> Store::lender(const State &state,
         }
     } catch (const Error &error) {
         if (error.status() != Status::corrupt && error.status() != Status::version &&
-            error.status() != Status::not_found) {
+            error.status() != Status::not_found && error.status() != Status::io) {
             throw;
         }
     }
@@ -227,12 +227,21 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
     SegmentSink sink(*backend_, root.end(), options.save.parallel, options.save.watch,
                      options.repair || whole, lender ? lender->ranges.get() : nullptr);
     StorePut put;
-    put.contents = write_sections(state, old.get(), sequence, sink.sink(), save);
+    try {
+        put.contents = write_sections(state, old.get(), sequence, sink.sink(), save);
+    } catch (const Error &error) {
+        // A lender that cannot be read is as one that is damaged: the put does without it.
+        if (error.status() == Status::io && lender && lender->ranges->failed()) {
+            throw Error(Status::corrupt, error.what());
+        }
+        throw;
+    }
     Segment last = sink.finish();
     root.segments.insert(root.segments.end(), sink.segments().begin(), sink.segments().end());
     put.counts = sink.counts();
-    add_merged(*backend_, root, std::move(last), put.counts, options.repair || whole,
-               options.save.watch);
+    // Another session that began alike may have put this segment, and it may be damaged by now.
+    const bool repair = options.repair || whole || !old;
+    add_merged(*backend_, root, std::move(last), put.counts, repair, options.save.watch);
     describe(*put.contents, state, root);
     return put;
 }
@@ -369,7 +378,7 @@ StorePut Store::import(const Snapshot &snapshot, const std::string &name,
     StorePut put;
     root.segments = sink.segments();
     put.counts = sink.counts();
-    add_merged(*backend_, root, std::move(last), put.counts, options.repair, options.save.watch);
+    add_merged(*backend_, root, std::move(last), put.counts, true, options.save.watch);
     const auto contents = std::make_shared<Contents>(*snapshot.contents());
     contents->root = state;
     contents->stamp = std::nullopt;

@@ -1,6 +1,7 @@
 // The module's entry, and the table of functions over Objects: the only file that catches.
 #include <curl/curl.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -64,6 +65,13 @@ stasis_status read(void *user, const char *key, uint64_t offset, void *data, siz
 stasis_status put(void *user, const char *key, const void *data, size_t length) {
     return call(user, key, [&](Objects &objects) {
         objects.put(key, {static_cast<const uint8_t *>(data), length});
+        return STASIS_OK;
+    });
+}
+
+stasis_status replace(void *user, const char *key, const void *data, size_t length) {
+    return call(user, key, [&](Objects &objects) {
+        objects.replace(key, {static_cast<const uint8_t *>(data), length});
         return STASIS_OK;
     });
 }
@@ -157,6 +165,9 @@ stasis_store_module_1(const stasis_store_module_request *request, stasis_store_b
         backend->list = list;
         backend->remove = remove;
         backend->release = release;
+        if (backend->struct_size > offsetof(stasis_store_backend, replace)) {
+            backend->replace = replace;
+        }
         backend->user = store.release();
         return STASIS_OK;
     });

@@ -263,6 +263,15 @@ void Objects::put(const std::string &key, std::span<const uint8_t> bytes) {
     fail(STASIS_IO, "s3: %s: it came and went %d times while it was put", key.c_str(), kRounds);
 }
 
+void Objects::replace(const std::string &key, std::span<const uint8_t> bytes) {
+    const Question question{"PUT", full(key), "", {}, bytes};
+    const Answer answer = service_.ask(question);
+    if (answer.status != 200) {
+        service_.refuse(question, answer);
+    }
+    cache_.put(key, bytes);
+}
+
 void Objects::remove(const std::string &key) {
     const Question question{"DELETE", full(key), ""};
     const Answer answer = service_.ask(question);

@@ -36,6 +36,7 @@ class Objects {
     std::optional<uint64_t> size(const std::string &key);
     bool read(const std::string &key, uint64_t offset, std::span<uint8_t> into);
     void put(const std::string &key, std::span<const uint8_t> bytes);
+    void replace(const std::string &key, std::span<const uint8_t> bytes);
     std::optional<Root> get_root(const std::string &key);
     std::optional<std::string> swap(const std::string &key, const std::optional<std::string> &mark,
                                     std::span<const uint8_t> bytes);

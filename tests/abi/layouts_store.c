@@ -6,7 +6,7 @@ FIELD(stasis_store_options, struct_size, 0, 4);
 FIELD(stasis_store_options, flags, 4, 4);
 FIELD(stasis_store_options, reserved, 8, 8);
 
-STRUCT(stasis_store_backend, 96);
+STRUCT(stasis_store_backend, 104);
 FIELD(stasis_store_backend, struct_size, 0, 4);
 FIELD(stasis_store_backend, reserved, 4, 4);
 FIELD(stasis_store_backend, user, 8, 8);
@@ -20,6 +20,7 @@ FIELD(stasis_store_backend, remove, 64, 8);
 FIELD(stasis_store_backend, lock, 72, 8);
 FIELD(stasis_store_backend, unlock, 80, 8);
 FIELD(stasis_store_backend, release, 88, 8);
+FIELD(stasis_store_backend, replace, 96, 8);
 
 STRUCT(stasis_store_call_options, 56);
 FIELD(stasis_store_call_options, struct_size, 0, 4);

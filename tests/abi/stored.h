@@ -105,7 +105,8 @@ struct HostObjects {
     std::map<std::string, Object> objects;
     uint64_t now = 0, marks = 0, calls = 0, fail_at = 0;
     std::map<std::string, uint64_t> marked;
-    int locks = 0, released = 0;
+    int locks = 0, released = 0, removed = 0, replaced = 0;
+    bool replaces = false; // its table has a function for it
 
     stasis_status begin() { return ++calls == fail_at ? STASIS_DEVICE : STASIS_OK; }
     stasis_store_backend table(bool locked);
@@ -228,6 +229,18 @@ inline stasis_status host_remove(void *user, const char *key) {
     const stasis_status status = self.begin();
     if (status == STASIS_OK) {
         self.objects.erase(key);
+        self.removed += 1;
+    }
+    return status;
+}
+
+inline stasis_status host_replace(void *user, const char *key, const void *data, size_t length) {
+    auto &self = *static_cast<HostObjects *>(user);
+    const std::lock_guard lock(self.mutex);
+    const stasis_status status = self.begin();
+    if (status == STASIS_OK) {
+        self.objects[key] = {std::string(static_cast<const char *>(data), length), self.now};
+        self.replaced += 1;
     }
     return status;
 }
@@ -263,6 +276,7 @@ inline stasis_store_backend HostObjects::table(bool locked) {
         backend.unlock = host_unlock;
     }
     backend.release = [](void *user) { static_cast<HostObjects *>(user)->released += 1; };
+    backend.replace = replaces ? host_replace : nullptr;
     return backend;
 }
 

@@ -56,6 +56,37 @@ TEST_CASE("Backend::put: an object that is there stays") {
     });
 }
 
+TEST_CASE("Backend::replace: the object is there at any moment, as it was or as it becomes") {
+    with_backends([](const BackendKind &kind, const std::string &path) {
+        const auto backend = kind.open(path);
+        backend->replace("a/new", text_bytes("first"));
+        CHECK((backend->get("a/new") == text_bytes("first")));
+        backend->put("a/b", whole_bytes(0, 40'000));
+        std::atomic<bool> ends{false};
+        std::atomic<uint32_t> seen{0};
+        const int failed = run_threads(2, [&](int thread) {
+            if (thread == 0) {
+                for (uint32_t seed = 1; seed <= 20; ++seed) {
+                    backend->replace("a/b", whole_bytes(seed, 40'000 - 1000 * seed));
+                }
+                ends = true;
+                return;
+            }
+            do {
+                const std::optional<Bytes> bytes = backend->get("a/b");
+                if (!bytes || !are_whole(*bytes)) {
+                    throw Error(Status::internal, "a reader has met something else");
+                }
+                ++seen;
+            } while (!ends);
+        });
+        CHECK(failed == 0);
+        CHECK(seen > 0);
+        CHECK((backend->get("a/b") == whole_bytes(20, 20'000)));
+        CHECK((listed_keys(*backend) == std::vector<std::string>{"a/b", "a/new"}));
+    });
+}
+
 TEST_CASE("Backend::read: the range asked for, or nothing") {
     with_backends([](const BackendKind &kind, const std::string &path) {
         const auto backend = kind.open(path);
@@ -140,6 +171,7 @@ TEST_CASE("Backend: what is no key is refused, by each function") {
             CHECK(thrown_by([&] { backend->get_marked(key); }) == bad);
             CHECK(thrown_by([&] { backend->read(key, 0, into); }) == bad);
             CHECK(thrown_by([&] { backend->put(key, bytes); }) == bad);
+            CHECK(thrown_by([&] { backend->replace(key, bytes); }) == bad);
             CHECK(thrown_by([&] { backend->swap(key, {}, bytes); }) == bad);
             CHECK(thrown_by([&] { backend->swap(key, "m", bytes); }) == bad);
             CHECK(thrown_by([&] { backend->remove(key); }) == bad);

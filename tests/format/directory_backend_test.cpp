@@ -139,12 +139,15 @@ std::vector<StoreCall> store_calls() {
     using Objects = std::vector<std::pair<std::string, Bytes>>;
     const Objects before = {{"objects/ab/x", kObject}, {"roots/r", kRoot1}};
     const Objects put = {{"objects/ab/x", kObject}, {"objects/cd/y", kPut}, {"roots/r", kRoot1}};
+    const Objects replaced = {{"objects/ab/x", kPut}, {"roots/r", kRoot1}};
     const Objects swapped = {{"objects/ab/x", kObject}, {"roots/r", kRoot2}};
     const Objects begun = {{"objects/ab/x", kObject}, {"roots/r", kRoot1}, {"roots/s", kRoot2}};
     const std::string mark = mark_of(kRoot1);
     return {
         {"put", [](Backend &b) { b.put("objects/cd/y", kPut); }, before, put},
         {"put again", [](Backend &b) { b.put("objects/ab/x", kPut); }, before, before},
+        {"replace", [](Backend &b) { b.replace("objects/ab/x", kPut); }, before, replaced},
+        {"replace, of none", [](Backend &b) { b.replace("objects/cd/y", kPut); }, before, put},
         {"swap", [mark](Backend &b) { demand(b.swap("roots/r", mark, kRoot2)); }, before, swapped},
         {"swap, of none", [](Backend &b) { demand(b.swap("roots/s", {}, kRoot2)); }, before, begun},
         {"swap, too late", [](Backend &b) { demand(!b.swap("roots/r", "m", kRoot2)); }, before,

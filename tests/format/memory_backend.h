@@ -111,6 +111,13 @@ class MemoryBackend : public Backend {
         call.answer();
     }
 
+    void replace(const std::string &key, std::span<const uint8_t> bytes,
+                 const Watch &watch) override {
+        Call call(*this, "replace", key, watch);
+        store(key, bytes);
+        call.answer();
+    }
+
     std::optional<Marked> get_marked(const std::string &key, const Watch &watch) override {
         Call call(*this, "get_marked", key, watch);
         const auto found = objects_.find(key);

@@ -103,6 +103,10 @@ class Backend : public stasis::format::Backend {
     void put(const std::string &key, std::span<const uint8_t> bytes, const Watch &watch) override {
         call(key, watch, [&] { objects_.put(key, bytes); });
     }
+    void replace(const std::string &key, std::span<const uint8_t> bytes,
+                 const Watch &watch) override {
+        call(key, watch, [&] { objects_.replace(key, bytes); });
+    }
     std::optional<stasis::format::Marked> get_marked(const std::string &key,
                                                      const Watch &watch) override {
         return call(key, watch, [&]() -> std::optional<stasis::format::Marked> {

@@ -20,7 +20,7 @@ class stasis_store_backend(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
                 ("size", c_void_p), ("read", c_void_p), ("put", c_void_p), ("get_root", c_void_p),
                 ("swap", c_void_p), ("list", c_void_p), ("remove", c_void_p), ("lock", c_void_p),
-                ("unlock", c_void_p), ("release", c_void_p)]
+                ("unlock", c_void_p), ("release", c_void_p), ("replace", c_void_p)]
 
 
 class stasis_store_call_options(Sized):

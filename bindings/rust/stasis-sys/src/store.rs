@@ -100,6 +100,14 @@ pub struct stasis_store_backend {
     >,
     pub unlock: Option<unsafe extern "C" fn(user: *mut c_void, lock: *mut c_void)>,
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    pub replace: Option<
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            key: *const c_char,
+            data: *const c_void,
+            length: usize,
+        ) -> stasis_status,
+    >,
 }
 
 #[repr(C)]
