@@ -72,6 +72,9 @@ struct Walk {
     }
 
     bool skip_form() {
+        if (text[at] != '<' && text[at] != '[') { // with which all of them begin
+            return false;
+        }
         for (const Markers &markers : kThoughts) {
             if (skip_marked(markers)) {
                 return true;
