@@ -211,12 +211,12 @@ typedef struct stasis_model_stats {
 void stasis_model_options_init(stasis_model_options *options, size_t size);
 /* Opens a model. Sessions keep a closed model alive.
  *
- * Files. `path` is a Hugging Face directory (config.json, safetensors, and where present
+ * Files. `path` is a Hugging Face directory (config.json, safetensors, if present
  * generation_config.json, tokenizer.model or else tokenizer.json (BPE of bytes, or Gemma 4's),
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, the first of a
- * model that is split (NAME-00001-of-0000N.gguf): architectures llama, gemma3, gemma4, qwen2,
- * qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, smollm3, mistral3, olmo2, granitehybrid,
- * types F32, F16, BF16, Q8_0, Q4_0 to Q5_1, Q4_K to Q6_K; CPU: Q2_K, Q3_K, IQ4_NL, IQ4_XS, MXFP4.
+ * split one (NAME-00001-of-0000N.gguf): architectures llama, gemma3, gemma4, gemma-embedding,
+ * qwen2, qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, smollm3, mistral3, olmo2,
+ * granitehybrid, types F32, F16, BF16, Q8_0, Q4_0 to Q6_K; CPU: Q2_K, Q3_K, IQ4_NL, IQ4_XS, MXFP4.
  *
  * Memory. Matrices of bf16 and embeddings of integers are mapped. Matrices of F16 and F32 are
  * copied as bf16, and bf16 experts of gpt-oss directories by row; other matrices of integers are

@@ -188,7 +188,7 @@ EmbeddingRules read_embedding_rules(const ModelFolder &folder, uint32_t hidden) 
     });
 }
 
-EmbeddingRules read_embedding_rules(const GgufFile &file) {
+EmbeddingRules read_embedding_rules(const GgufFile &file, uint32_t hidden) {
     return checked([&](EmbeddingRules &rules) {
         const std::string architecture = file.text("general.architecture").value_or("");
         const uint64_t type = file.integer(architecture + kPoolingKey).value_or(0);
@@ -200,6 +200,11 @@ EmbeddingRules read_embedding_rules(const GgufFile &file) {
         if (type != 0 && rules.pooling == Pooling::unknown) {
             refuse(file.names[0],
                    "metadata " + architecture + kPoolingKey + " " + std::to_string(type));
+        }
+        for (const char *name : kGgufDense) {
+            if (file.tensors.count(std::string(name) + ".weight") != 0) {
+                rules.dense.push_back(read_embedding_dense(file, name, rules.dimension(hidden)));
+            }
         }
     });
 }
@@ -213,8 +218,14 @@ void describe_embedding(const EmbeddingRules &rules, const std::string &architec
     if (!rules.refusal.empty()) {
         fail(Status::unsupported, "%s", rules.refusal.c_str());
     }
-    if (!rules.dense.empty()) {
-        refuse(kModulesFile, "a dense layer in a GGUF file");
+    for (size_t i = 0; i < rules.dense.size(); ++i) {
+        const EmbeddingDense &dense = rules.dense[i];
+        if (i >= std::size(kGgufDense) || !dense.bias.empty()) {
+            refuse(kModulesFile, "a dense layer with biases, or a third one, in a GGUF file");
+        }
+        const std::string key = architecture + "." + kGgufDense[i] + "_feat_";
+        metadata.integer(key + "in", dense.inputs);
+        metadata.integer(key + "out", dense.outputs);
     }
     for (const PoolingName &name : kNames) {
         if (name.pooling == rules.pooling) {

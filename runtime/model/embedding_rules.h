@@ -40,13 +40,14 @@ inline constexpr char kModulesFile[] = "modules.json";
 // Read the rules, of a model with hidden states of this width. What is not supported, or makes no
 // sense, sets `refusal` instead of throwing, so that the model opens. Throw Error(io).
 EmbeddingRules read_embedding_rules(const ModelFolder &folder, uint32_t hidden);
-EmbeddingRules read_embedding_rules(const GgufFile &file);
+EmbeddingRules read_embedding_rules(const GgufFile &file, uint32_t hidden);
 
 // Returns "last", "mean" or "unknown".
 const char *name_of(Pooling pooling);
 
-// Writes the rules as metadata of a GGUF file. Throws Error(unsupported) for rules that such a file
-// cannot give; prompts, which are texts before a text, are left out.
+// Writes the rules as metadata of a GGUF file, in which dense layers are tensors beside them.
+// Throws Error(unsupported) for rules that such a file cannot give; prompts, which are texts before
+// a text, are left out.
 void describe_embedding(const EmbeddingRules &rules, const std::string &architecture,
                         GgufMetadata &metadata);
 

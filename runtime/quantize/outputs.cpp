@@ -119,13 +119,22 @@ LayerCount count_of(const Config &config, const PlannedTensor &tensor) {
 
 std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &mixture,
                                           std::span<const PlannedTensor> planned,
-                                          std::span<const GgufFactors> rope_factors) {
+                                          std::span<const GgufFactors> rope_factors,
+                                          std::span<const EmbeddingDense> dense) {
     std::vector<QuantizedTensor> outputs;
     for (const GgufFactors &factors : rope_factors) {
         EncodedSource source;
         source.own = factors.values.data();
         const uint64_t count = factors.values.size();
         outputs.push_back({{factors.tensor, GgufType::f32, {count}}, count, {{source, 1}}});
+    }
+    for (size_t i = 0; i < std::min(dense.size(), std::size(kGgufDense)); ++i) {
+        EncodedSource source;
+        source.own = dense[i].weights.data();
+        const uint64_t rows = dense[i].outputs, columns = dense[i].inputs;
+        outputs.push_back({{std::string(kGgufDense[i]) + ".weight", GgufType::f32, {rows, columns}},
+                           columns,
+                           {{source, rows}}});
     }
     std::map<std::string, size_t> places;
     for (const PlannedTensor &tensor : planned) {

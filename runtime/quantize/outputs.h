@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/model/config.h"
+#include "runtime/model/embedding_dense.h"
 #include "runtime/model/gguf/describe.h"
 #include "runtime/model/gguf/writer.h"
 #include "runtime/model/weights_plan.h"
@@ -26,11 +27,12 @@ struct QuantizedTensor {
     std::vector<Part> parts = {};
 };
 
-// Returns the file's tensors in the order of the plan, whose tensors are found. `rope_factors`
-// are tensors of their own, the first. Throws Error(unsupported) naming a
-// tensor that GGUF files have no name for.
+// Returns the file's tensors in the order of the plan, whose tensors are found. `rope_factors` and
+// `dense`, whose values are [outputs][inputs], are tensors of their own, the first. Throws
+// Error(unsupported) naming a tensor that GGUF files have no name for.
 std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &mixture,
                                           std::span<const PlannedTensor> planned,
-                                          std::span<const GgufFactors> rope_factors);
+                                          std::span<const GgufFactors> rope_factors,
+                                          std::span<const EmbeddingDense> dense);
 
 } // namespace stasis

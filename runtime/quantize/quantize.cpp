@@ -32,6 +32,7 @@ struct Plan {
     Weights places; // target of the planned tensors; stays empty
     std::vector<PlannedTensor> planned;
     std::vector<GgufFactors> rope_factors;
+    EmbeddingRules embedding; // weights of dense layers are [outputs][inputs] here
     std::vector<QuantizedTensor> outputs;
     uint64_t source_bytes = 0;
 };
@@ -51,8 +52,7 @@ std::string write_head(const std::string &path, const Mixture &mixture, Plan &pl
     describe_config(plan.config, metadata);
     metadata.integer("general.file_type", mixture.file_type);
     metadata.integer("general.quantization_version", kQuantizationVersion);
-    describe_embedding(read_embedding_rules(path, plan.config.hidden), family_of(plan.config).gguf,
-                       metadata);
+    describe_embedding(plan.embedding, family_of(plan.config).gguf, metadata);
     describe_tokenizer(path, plan.config, metadata);
     std::vector<GgufEntry> entries;
     for (QuantizedTensor &output : plan.outputs) {
@@ -134,7 +134,12 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     plan.planned = plan_weights(plan.config, mtp, plan.places);
     find_tensors(plan.config, plan.checkpoint, plan.planned);
     plan.rope_factors = rope_factors(plan.config);
-    plan.outputs = plan_outputs(plan.config, mixture, plan.planned, plan.rope_factors);
+    plan.embedding = read_embedding_rules(path, plan.config.hidden);
+    for (EmbeddingDense &dense : plan.embedding.dense) {
+        dense.weights = dense.rows();
+    }
+    plan.outputs =
+        plan_outputs(plan.config, mixture, plan.planned, plan.rope_factors, plan.embedding.dense);
     for (const PlannedTensor &planned : plan.planned) {
         plan.source_bytes += planned.tensor->size_bytes;
     }

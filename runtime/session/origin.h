@@ -33,7 +33,7 @@ struct Origin {
     // opens.
     RecommendedSampling recommended(uint32_t vocabulary) const;
     EmbeddingRules embedding(uint32_t hidden) const {
-        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(folder, hidden);
+        return gguf ? read_embedding_rules(*gguf, hidden) : read_embedding_rules(folder, hidden);
     }
     Metadata metadata() const { return gguf ? read_metadata(*gguf) : read_metadata(folder); }
 };

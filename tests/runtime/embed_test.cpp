@@ -289,17 +289,30 @@ TEST_CASE(
     CHECK(first(5) != first(6));
 }
 
-TEST_CASE("embed: a bidirectional model has no sessions, and no GGUF file") {
+TEST_CASE("embed: a bidirectional model has no sessions") {
     const auto model = open(kBothWays);
     expect_error(Status::unsupported, {"both ways", "no sessions"},
                  [&] { Session(model, TimelineOptions{}); });
     CHECK(model->identity.config.end() !=
           std::find(model->identity.config.begin(), model->identity.config.end(),
                     std::pair<std::string, std::string>("bidirectional", "yes")));
-    const TemporaryDirectory place;
-    expect_error(Status::unsupported, {"both ways"}, [&] {
+}
+
+TEST_CASE("embed: a GGUF file of a bidirectional model gives the directory's vectors") {
+    const EmbeddingModel files(kBothWays, false);
+    const auto write = [&](const char *name) {
         QuantizeOptions options;
-        options.type = "Q8_0";
-        quantize_model(directory(kBothWays), place.file("model.gguf"), options);
-    });
+        options.type = "BF16";
+        quantize_model(files.path.path(), files.path.file(name), options);
+        return open_model(files.path.file(name), {});
+    };
+    expect_error(Status::unsupported, {"a dense layer with biases"}, [&] { write("bias.gguf"); });
+    files.replace("3_Dense/config.json", R"("bias": true)", R"("bias": false)");
+    const auto model = write("model.gguf");
+    CHECK(model->config.bidirectional);
+    CHECK(model->config.layer[0].window == 9);
+    CHECK(model->config.layer[2].window == 0);
+    REQUIRE(model->embedding.dense.size() == 2);
+    const TokenLists texts = some_texts(*model);
+    CHECK(same_vectors(embedded(*model, texts), embedded(*files.open(), texts)));
 }

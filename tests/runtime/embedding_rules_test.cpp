@@ -162,13 +162,33 @@ TEST_CASE("read_embedding_rules: a GGUF file's type of pooling") {
         writer.text("general.architecture", "llama").integer("llama.pooling_type", type);
         const std::string bytes = writer.bytes();
         return read_embedding_rules(
-            parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f.gguf"));
+            parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f.gguf"),
+            64);
     };
     CHECK(rules(0).pooling == Pooling::unknown);
     CHECK(rules(0).refusal.empty());
     CHECK(rules(1).pooling == Pooling::mean);
     CHECK(rules(3).pooling == Pooling::last);
     CHECK(rules(2).refusal.find("llama.pooling_type 2") != std::string::npos);
+}
+
+TEST_CASE("read_embedding_rules: dense layers of a GGUF file that make no sense are named") {
+    const auto refusal = [](GgufType type, const std::vector<uint64_t> &shape, size_t size_bytes) {
+        GgufWriter writer;
+        writer.text("general.architecture", "gemma-embedding");
+        writer.integer("gemma-embedding.pooling_type", 1);
+        writer.tensor("dense_2.weight", type, shape, std::string(size_bytes, '\0'));
+        const std::string bytes = writer.bytes();
+        return read_embedding_rules(parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()),
+                                               bytes.size(), "f.gguf"),
+                                    64)
+            .refusal;
+    };
+    const char *const other = "does not take the 64 numbers";
+    CHECK(refusal(GgufType::f32, {63, 2}, 504).find(other) != std::string::npos);
+    CHECK(refusal(GgufType::f32, {64}, 256).find(other) != std::string::npos);
+    CHECK(refusal(GgufType::f32, {64, 2, 2}, 1024).find(other) != std::string::npos);
+    CHECK(refusal(GgufType::q8_0, {64, 2}, 136).find("Q8_0") != std::string::npos);
 }
 
 TEST_CASE("read_text_frame: the post-processor of tokenizer.json") {

@@ -71,7 +71,7 @@ class Embed(CommandTest):
         self.refused("logits", BOTH_WAYS, "--tokens", "1,5", "--out", self.folder / "logits",
                      names=["both ways", "no sessions"])
         self.refused("quantize", BOTH_WAYS, self.folder / "model.gguf", "--type", "Q8_0",
-                     names=["both ways"])
+                     names=["dense layer with biases"])
 
     def test_refusals(self):
         self.refused("embed", LLAMA, "a", names=["do not say"])

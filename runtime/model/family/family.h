@@ -26,7 +26,7 @@ struct Family {
 
     const char *name;       // Config::architecture
     const char *shown;      // the name in documents
-    Published published[3]; // all but the first may be empty
+    Published published[2]; // the second may be empty
     // Reads config.json except the token ids, without checks across fields.
     Config (*read)(const Fields &fields);
     uint32_t bos, eos; // if no file names them; kNoToken: none
@@ -58,7 +58,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,
-    kGemma3, kGemma4, kGptOss, kLfm2, kSmolLM3, kMinistral3, kOlmo3, kGranite4;
+    kGemma3, kEmbeddingGemma, kGemma4, kGptOss, kLfm2, kSmolLM3, kMinistral3, kOlmo3, kGranite4;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();

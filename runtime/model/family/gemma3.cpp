@@ -24,13 +24,17 @@ std::vector<bool> local_layers(const Fields &fields, uint32_t layers) {
     return local;
 }
 
+// Returns the window of a bidirectional model: half the stated one to each side of a query, itself
+// counted (transformers, Gemma3TextConfig; llama.cpp, LLAMA_SWA_TYPE_SYMMETRIC).
+uint32_t window_each_way(uint32_t stated) {
+    return stated / 2 + 1;
+}
+
 void read_gemma3_layers(const Fields &fields, Config &config) {
     const std::vector<bool> local = local_layers(fields, config.layers);
     const Rope global_rope = parse_rope(fields, "full_attention", "rope_theta", 1e6);
-    // transformers, Gemma3TextConfig: a bidirectional model's window is half the stated one to each
-    // side of a query, itself counted.
-    uint32_t window = fields.count("sliding_window", kContextMax, 4096);
-    window = config.bidirectional ? window / 2 + 1 : window;
+    const uint32_t stated = fields.count("sliding_window", kContextMax, 4096);
+    const uint32_t window = config.bidirectional ? window_each_way(stated) : stated;
     const Rope local_rope = parse_rope(fields, "sliding_attention", "rope_local_base_freq", 1e4);
     for (const bool is_local : local) {
         LayerConfig layer;
@@ -44,7 +48,7 @@ float softcap(const Fields &fields, const char *key) {
     return fields.has(key) ? static_cast<float>(fields.positive(key)) : 0.0F;
 }
 
-Config read_gemma3_text(const Fields &fields, bool tied_fallback) {
+Config read_gemma3_text(const Fields &fields, bool tied_fallback, bool both_ways = false) {
     Config config;
     // Sizes, then conventions, then scales.
     config.architecture = "gemma3";
@@ -60,7 +64,7 @@ Config read_gemma3_text(const Fields &fields, bool tied_fallback) {
     config.norm_plus_one = true;
     config.query_key_norm = true;
     config.post_norms = true;
-    config.bidirectional = fields.flag("use_bidirectional_attention", false);
+    config.bidirectional = both_ways;
     config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
     config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
     config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
@@ -85,6 +89,16 @@ Config read_gemma3(const Fields &fields) {
     }
     refuse_unsupported(text);
     return read_gemma3_text(text, fields.flag("tie_word_embeddings", true));
+}
+
+Config read_embedding_gemma(const Fields &fields) {
+    if (!fields.flag("use_bidirectional_attention", false)) {
+        fail(Status::unsupported, "%suse_bidirectional_attention false is not supported",
+             fields.name.c_str());
+    }
+    Config config = read_gemma3_text(fields, true, true);
+    config.architecture = "embedding_gemma";
+    return config;
 }
 
 // The default pattern: five local layers, then a global one.
@@ -113,6 +127,14 @@ void read_gemma3_gguf(const Keys &keys, Config &config) {
     }
 }
 
+void read_embedding_gemma_gguf(const Keys &keys, Config &config) {
+    read_gemma3_gguf(keys, config);
+    config.bidirectional = true;
+    for (LayerConfig &layer : config.layer) {
+        layer.window = layer.window == 0 ? 0 : window_each_way(layer.window);
+    }
+}
+
 void write_gemma3_gguf(const Config &config, const WrittenKeys &keys) {
     const auto local = std::find_if(config.layer.begin(), config.layer.end(),
                                     [](const LayerConfig &layer) { return layer.window != 0; });
@@ -126,8 +148,7 @@ void write_gemma3_gguf(const Config &config, const WrittenKeys &keys) {
 const Family kGemma3 = {.name = "gemma3",
                         .shown = "Gemma 3",
                         .published = {{"gemma3_text", "Gemma3ForCausalLM"},
-                                      {"gemma3", "Gemma3ForConditionalGeneration"},
-                                      {"gemma3_text", "Gemma3TextModel"}},
+                                      {"gemma3", "Gemma3ForConditionalGeneration"}},
                         .read = read_gemma3,
                         .bos = 2,
                         .eos = 1,
@@ -136,7 +157,20 @@ const Family kGemma3 = {.name = "gemma3",
                         .read_gguf = read_gemma3_gguf,
                         .gguf_pattern = kGgufPattern,
                         .write_gguf = write_gemma3_gguf,
-                        .bidirectional = true,
-                        .limits = "images; GGUF files of EmbeddingGemma"};
+                        .limits = "images"};
+
+const Family kEmbeddingGemma = {.name = "embedding_gemma",
+                                .shown = "EmbeddingGemma",
+                                .published = {{"gemma3_text", "Gemma3TextModel"}, {}},
+                                .read = read_embedding_gemma,
+                                .bos = 2,
+                                .eos = 1,
+                                .gguf = "gemma-embedding",
+                                .gguf_pairs = false,
+                                .read_gguf = read_embedding_gemma_gguf,
+                                .gguf_pattern = kGgufPattern,
+                                .write_gguf = write_gemma3_gguf,
+                                .bidirectional = true,
+                                .limits = "sessions"};
 
 } // namespace stasis

@@ -8,8 +8,9 @@ namespace stasis {
 
 std::span<const Family *const> families() {
     static const Family *const list[] = {
-        &kLlama,  &kMistral, &kPhi3,   &kQwen2, &kQwen3,   &kQwen3Moe,   &kQwen35, &kQwen35Moe,
-        &kGemma3, &kGemma4,  &kGptOss, &kLfm2,  &kSmolLM3, &kMinistral3, &kOlmo3,  &kGranite4};
+        &kLlama,  &kMistral,   &kPhi3,       &kQwen2,          &kQwen3,   &kQwen3Moe,
+        &kQwen35, &kQwen35Moe, &kGemma3,     &kEmbeddingGemma, &kGemma4,  &kGptOss,
+        &kLfm2,   &kSmolLM3,   &kMinistral3, &kOlmo3,          &kGranite4};
     return list;
 }
 

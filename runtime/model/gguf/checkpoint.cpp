@@ -8,6 +8,7 @@
 #include <span>
 
 #include "format/state/error.h"
+#include "runtime/model/embedding_dense.h"
 #include "runtime/model/family/family.h"
 #include "runtime/model/gguf/config_keys.h"
 
@@ -288,6 +289,12 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         if (is_long ? name == kGgufShortFactors || name == kGgufLongFactors
                     : factors && name == kGgufRopeFactors) {
             continue;
+        }
+        const auto is_name = [&](const char *dense) {
+            return name == std::string(dense) + ".weight";
+        };
+        if (std::any_of(std::begin(kGgufDense), std::end(kGgufDense), is_name)) {
+            continue; // behind the model (embedding_rules.h)
         }
         const std::string &where = file.names[entry.file];
         const bool in_head = predicts(file, config, name);

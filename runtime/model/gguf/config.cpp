@@ -53,7 +53,8 @@ void refuse_unsupported(const Keys &keys, const Config &config) {
             unsupported(keys.file, "metadata " + name + " is not supported");
         }
     }
-    if (!keys.file.boolean(keys.name("attention.causal")).value_or(true) ||
+    if ((!keys.file.boolean(keys.name("attention.causal")).value_or(true) &&
+         !config.bidirectional) ||
         keys.file.boolean(keys.name("use_parallel_residual")).value_or(false)) {
         unsupported(keys.file, "attention that is not causal, and parallel residuals, are not "
                                "supported");

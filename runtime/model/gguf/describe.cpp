@@ -33,7 +33,8 @@ void write_windows(const Config &config, const WrittenKeys &keys, const Family &
     if (window == 0 && usual_pattern == 0) {
         return;
     }
-    keys.integer("attention.sliding_window", window != 0 ? window : config.context);
+    const uint32_t stated = config.bidirectional ? (window - 1) * 2 : window; // both sides
+    keys.integer("attention.sliding_window", window != 0 ? stated : config.context);
     // The first global layer suggests the pattern; the list is written only if some layer breaks
     // it.
     const auto global = std::find(local.begin(), local.end(), false);
@@ -178,9 +179,6 @@ void check_recurrent(const Config &meant, const Config &read) {
 } // namespace
 
 void describe_config(const Config &config, GgufMetadata &metadata) {
-    if (config.bidirectional) {
-        fail(Status::unsupported, "attention that looks both ways is not supported in GGUF files");
-    }
     const Family &family = family_of(config);
     const WrittenKeys keys{std::string(family.gguf) + ".", metadata};
     metadata.text("general.architecture", family.gguf);
@@ -275,6 +273,7 @@ void check_described(const Config &meant, const Config &read) {
     expect(meant.attention_bias == read.attention_bias && meant.output_bias == read.output_bias &&
                meant.mlp_bias == read.mlp_bias,
            "biases");
+    expect(meant.bidirectional == read.bidirectional, "direction of attention");
     expect(meant.tied_head == read.tied_head, "output head");
     expect(meant.mtp_layers == read.mtp_layers, "MTP head");
     expect(meant.norm_eps == read.norm_eps, "rms_norm_eps");
