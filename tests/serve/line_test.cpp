@@ -112,6 +112,35 @@ TEST_CASE("Line: more run again once none is short, and who was let go too early
     CHECK(line.waiting() == 0);
 }
 
+TEST_CASE("Line: several of one owner keep their own places, and leave together") {
+    Line line;
+    Gone gone;
+    const int a = 0, b = 0, c = 0, d = 0, ones[3] = {};
+    line.join(&a, gone.as("a"));
+    line.join(&b, gone.as("b"));
+    line.join(&d, gone.as("d"));
+    CHECK(line.wait(&b, gone.as("b"), false, false));
+    line.join({&c, &ones[0]}, gone.as("0"));
+    line.join({&c, &ones[1]}, gone.as("1"));
+    line.join({&c, &ones[2]}, gone.as("2"));
+    line.ended(); // a: one goes
+    line.ended(); // b: none was short since, and two go
+    CHECK(gone.names == "abdb01");
+    CHECK(line.wait({&c, &ones[0]}, gone.as("0"), false, false)); // to the end
+    CHECK(line.wait({&c, &ones[1]}, gone.as("1"), false, false)); // to its place
+    line.join(&a, gone.as("a"));
+    line.ended(); // d
+    CHECK(gone.names == "abdb011");
+    line.release(&c);
+    CHECK(gone.names == "abdb01120");
+    CHECK(line.waiting() == 1);
+    for (int i = 0; i < 4; ++i) { // 1, 2, 0, and a
+        line.ended();
+    }
+    CHECK(gone.names == "abdb01120a");
+    CHECK(line.waiting() == 0);
+}
+
 TEST_CASE("Line: many threads, and none is left waiting") {
     Line line;
     std::atomic<int> ended{0};

@@ -54,17 +54,21 @@ def write_tensors(path, tensors):
 
 
 def write(folder, script, template=TEMPLATE):
-    """`script`: by the prompt's last character, the texts that a reply consists of."""
-    texts = list(dict.fromkeys(text for replies in script.values() for text in replies))
+    """`script`: by the prompt's last character, the texts that a reply consists of; a number is a
+    byte of one."""
+    texts = list(dict.fromkeys(text for replies in script.values() for text in replies
+                               if isinstance(text, str)))
     added = [BOS, END, *texts]
     ids = {text: 256 + index for index, text in enumerate(added)}
+    token_of = lambda text: text if isinstance(text, int) else ids[text]
     size = -(-(256 + len(added)) // 32) * 32
     follows = {}
     for begin, replies in script.items():
         at = ord(begin)
         for text in [*replies, END]:
-            assert follows.setdefault(at, ids[text]) == ids[text], "one token follows each"
-            at = ids[text]
+            assert follows.setdefault(at, token_of(text)) == token_of(text), (
+                "one token follows each")
+            at = token_of(text)
 
     def zeros(*shape):
         count = 1

@@ -6,8 +6,9 @@ import resource
 import socket
 import time
 
+import scripted_model
 from served import ServerTest
-from stasis_process import LLAMA, comma, turns_of
+from stasis_process import DATA, LLAMA, comma, turns_of
 
 RESPONSES = "/v1/responses"
 
@@ -174,7 +175,54 @@ class Leaving(ServerTest):
         self.until("stasis_slow_cut_total", 4)
         self.assertEqual(self.server.end(), 0)
 
+    def test_a_client_that_leaves_its_prompt(self):
+        """It is cut in the middle: no token is drawn."""
+        body = json.dumps({"prompt": [5 + i % 900 for i in range(3900)], "max_tokens": 50})
+        client = Client(self, self.server)
+        client.send("POST /v1/completions HTTP/1.1\nHost: a\nContent-Length: "
+                    f"{len(body)}\n\n{body}")
+        self.until("stasis_passes_total", 1)
+        client.close()
+        self.until("stasis_replies_left_total", 1)
+        metrics = self.metrics(self.server)
+        self.assertEqual(metrics["stasis_reply_tokens_total"], 0)
+        self.assertEqual(metrics["stasis_replies_failed_total"], 0)
+        self.assertEqual(self.server.end(), 0)
+
     def test_a_server_that_ends(self):
         clients = self.importing()
         self.assertEqual(self.server.end(), 0)
         self.assertEqual([client.status() for client in clients], [503] * 4)
+
+
+class Preparing(ServerTest):
+    def test_a_client_that_leaves_while_its_reply_is_prepared(self):
+        """It is told apart from a failure, nothing of it is in its conversation, and the next turn
+        is answered. The template is one that is rendered for each message that is new."""
+        template = DATA / "chat" / "templates" / "Qwen-Qwen3-0.6B.jinja"
+        scripted_model.write(self.folder / "model", {"\n": ["Yes", "."]},
+                             template.read_text(encoding="utf-8"))
+        server = self.serve(self.folder / "model")
+        path = "/v1/conversations"
+        conversation = self.post(server, path, {})["id"]
+        said = [{"role": role, "content": "a"} for role in ("user", "assistant") * 140]
+        body = {"input": [*said, {"role": "user", "content": "b"}], "conversation": conversation,
+                "max_output_tokens": 8, "reasoning": {"effort": "none"}}
+        client = Client(self, server)
+        text = json.dumps(body)
+        client.send(f"POST {RESPONSES} HTTP/1.1\nHost: a\nContent-Length: {len(text)}\n\n{text}")
+        limit = time.monotonic() + 60
+        while (metrics := self.metrics(server))["stasis_running"] == 0 and (
+                metrics["stasis_replies_total"] == 0):
+            self.assertLess(time.monotonic(), limit)
+        client.close()
+        while (metrics := self.metrics(server))["stasis_running"] > 0:
+            self.assertLess(time.monotonic(), limit)
+        counted = {name: metrics[f"stasis_replies_{name}_total"] for name in (
+            "left", "failed", "refused")}
+        if metrics["stasis_replies_total"] == 0:  # else it was faster than its client
+            self.assertEqual(counted, {"left": 1, "failed": 0, "refused": 0})
+            items = self.get(server, f"{path}/{conversation}/items")
+            self.assertEqual(items["data"], [])
+        reply = self.post(server, RESPONSES, dict(body, input="b"))
+        self.assertEqual(reply["output"][-1]["content"][0]["text"], "Yes.")

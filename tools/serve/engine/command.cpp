@@ -1,5 +1,6 @@
 // stasis serve: a server of models over HTTP, whose sessions are kept in a store. Options, signals,
 // and the order in which the parts begin and end; the parts are in tools/serve.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -89,8 +90,11 @@ void end_now() {
 
 // Ends the server: at the first signal in order, at the second at once.
 void wait_for_end(serve::http::Server &server, serve::Engine &engine, uint32_t seconds) {
+    using Clock = std::chrono::steady_clock;
     wait_for_signal();
-    say("stopping: no new requests; running ones have " + std::to_string(seconds) + " seconds");
+    const auto began = Clock::now();
+    say("stopping: no new requests; running ones (" + std::to_string(engine.refuse_all()) +
+        ") have " + std::to_string(seconds) + " seconds");
     server.stop_accepting();
     std::thread([] {
         wait_for_signal();
@@ -99,8 +103,10 @@ void wait_for_end(serve::http::Server &server, serve::Engine &engine, uint32_t s
     if (!engine.close(seconds)) {
         end_now();
     }
-    for (int i = 0; i < 500 && server.counts().connections > 0;
-         ++i) { // last bytes are on their way
+    // Last bytes are on their way.
+    const auto until =
+        std::max(began + std::chrono::seconds(seconds), Clock::now() + std::chrono::seconds(5));
+    while (server.counts().connections > 0 && Clock::now() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     std::thread([] { // what workers do for others than replies
@@ -197,7 +203,7 @@ void add_serve(CLI::App &app, int &exit_code) {
     add_count(*serve, "--tokens-max", choice->limits.tokens_max,
               "tokens of a reply (default: the model's context)");
     add_count(*serve, "--timeout-ms", choice->limits.timeout_ms,
-              "milliseconds of a reply (default: no limit)");
+              "milliseconds of a reply from its request on (default: no limit)");
     add_count(*serve, "--ping-ms", choice->limits.ping_ms,
               "milliseconds of silence in a stream before a ping; 0: none (default: 15000)");
     add_count(*serve, "--body-max", choice->http.body_bytes,

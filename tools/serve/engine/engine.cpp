@@ -11,6 +11,8 @@ namespace {
 // Those for replies wait for stores, and are as many as replies where these stand still. Slow ones
 // compute.
 constexpr size_t kWorkers = 4, kWorkersMost = 1024, kSlowWorkers = 2;
+// Requests for what is stored that run at the same time; each has a worker if it must.
+constexpr size_t kStored = 64;
 
 } // namespace
 
@@ -18,11 +20,9 @@ Engine::Engine(std::vector<std::unique_ptr<ServedModel>> models, Store store,
                const EngineLimits &limits)
     : limits_(limits), models_(std::move(models)),
       sessions_(std::move(store), limits.live_max, limits.live_bytes),
-      kept_(sessions_.store(), models_),
-      slow_workers_(std::make_unique<Workers>(kSlowWorkers, kSlowWorkers)),
-      workers_(std::make_unique<Workers>(kWorkers,
-                                         std::min(kWorkers + limits.running_max, kWorkersMost))),
-      pinger_(limits.ping_ms) {}
+      kept_(sessions_.store(), models_), slow_workers_(kSlowWorkers, kSlowWorkers),
+      workers_(kWorkers, std::min(kWorkers + limits.running_max, kWorkersMost) + kStored),
+      pinger_(limits.ping_ms), deadlines_(limits.timeout_ms) {}
 
 ServedModel &Engine::model(const std::string &name) const {
     for (const std::unique_ptr<ServedModel> &model : models_) {
@@ -39,14 +39,14 @@ ServedModel &Engine::model(const std::string &name) const {
 
 void Engine::require_slow_place() const {
     constexpr size_t kWaiting = 64;
-    if (slow_workers_->waiting() >= kWaiting) {
+    if (slow_workers_.waiting() >= kWaiting) {
         throw api::Refused{429, "rate_limit_exceeded", "too many long requests wait already", ""};
     }
 }
 
 void Engine::finish() {
-    workers_ = nullptr; // first: its work may be for the slow ones
-    slow_workers_ = nullptr;
+    workers_.finish(); // first: its work may be for the slow ones
+    slow_workers_.finish();
 }
 
 void Engine::enter(stasis_cancel *request, size_t replies) {
@@ -75,6 +75,26 @@ void Engine::forget(stasis_cancel *request) {
     changed_.notify_all();
 }
 
+void Engine::enter_stored() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stored_ == kStored) {
+        throw api::Refused{429, "rate_limit_exceeded",
+                           std::to_string(kStored) + " requests for what is stored run already",
+                           ""};
+    }
+    ++stored_;
+}
+
+void Engine::leave_stored() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --stored_;
+}
+
+size_t Engine::stored() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return stored_;
+}
+
 size_t Engine::running() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return running_;
@@ -101,10 +121,15 @@ size_t Engine::sending() const {
     return sending_;
 }
 
+size_t Engine::refuse_all() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+    return requests_.size();
+}
+
 bool Engine::close(uint32_t seconds) {
     constexpr uint32_t kLeast = 5; // for a pass to end, and a put
     std::unique_lock<std::mutex> lock(mutex_);
-    closing_ = true;
     const auto over = [this] { return requests_.empty(); };
     if (changed_.wait_for(lock, std::chrono::seconds(seconds),
                           [&] { return over() && sending_ == 0; })) {

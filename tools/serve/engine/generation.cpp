@@ -5,6 +5,7 @@
 
 #include "tools/cli/terminal.h"
 #include "tools/serve/engine/prefixes.h"
+#include "tools/serve/engine/routes.h"
 #include "tools/serve/engine/stored.h"
 #include "tools/serve/engine/tool_calls.h"
 
@@ -41,6 +42,12 @@ void Generation::cancel() {
     });
 }
 
+// Whatever it does: computes, waits for memory, or has not begun.
+void Generation::expire() {
+    late_ = true;
+    cancel();
+}
+
 void Generation::start() {
     exchange_->on_gone([weak = weak_from_this()] {
         if (const std::shared_ptr<Generation> generation = weak.lock()) {
@@ -59,10 +66,19 @@ void Generation::start() {
     if (request_.stream) {
         engine_.pinger().add(weak_from_this());
     }
+    engine_.deadlines().add(weak_from_this());
     engine_.workers().post([self = shared_from_this()] { self->prepare(); });
 }
 
-void Generation::refuse(const api::Refused &refused) {
+// Nobody waits for these.
+void Generation::give_up(size_t replies) {
+    claim_ = nullptr;
+    engine_.counts().left += replies;
+}
+
+void Generation::refuse(const api::Refused &given) {
+    const bool in_time = !late_ || given.code != refusal(STASIS_CANCELLED, "").code;
+    const api::Refused refused = in_time ? given : refusal(STASIS_TIMEOUT, kTimeIsOver);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (failed_) {
         return;
@@ -77,11 +93,7 @@ void Generation::refuse(const api::Refused &refused) {
         exchange_->end();
         return;
     }
-    http::Headers headers = {{"content-type", "application/json"}};
-    if (refused.status == 429 || refused.status == 503) {
-        headers.emplace_back("retry-after", "1");
-    }
-    exchange_->reply(refused.status, std::move(headers),
+    exchange_->reply(refused.status, refusal_headers(refused),
                      api::error_body(refused, request_.dialect == api::Dialect::messages));
 }
 
@@ -203,12 +215,24 @@ void Generation::configure(stasis_session *session, uint32_t choice) const {
             error);
 }
 
-void Generation::submit(Choice &choice) {
-    const bool with_prompt = choice.drawn == 0;
+// Returns what makes text of a choice's tokens, and finds its stop strings. A submission has none
+// of its own: of a reply that waits for memory there are several.
+command::TextStream Generation::make_stream() const {
     std::vector<const char *> stops;
     for (const std::string &stop : request_.stops) {
         stops.push_back(stop.c_str());
     }
+    auto options = sized<stasis_generate_options>();
+    options.stop_strings = stops.data();
+    options.stop_string_count = stops.size();
+    stasis_text_stream *made = nullptr;
+    stasis_error error{};
+    require(stasis_text_stream_create(model_->model(), &options, &made, &error), error);
+    return command::TextStream(made);
+}
+
+void Generation::submit(Choice &choice) {
+    const bool with_prompt = choice.drawn == 0;
     auto options = sized<stasis_generate_options>();
     uint64_t most = request_.tokens_max.value_or(0);
     if (engine_.limits().tokens_max != 0) {
@@ -216,11 +240,8 @@ void Generation::submit(Choice &choice) {
             most == 0 ? engine_.limits().tokens_max : std::min(most, engine_.limits().tokens_max);
     }
     options.tokens_max = most == 0 ? 0 : most - choice.drawn;
-    options.stop_strings = stops.data();
-    options.stop_string_count = stops.size();
     options.cancel = cancel_.get();
     options.log_probability_count = request_.log_probabilities ? std::max(request_.best, 1U) : 0;
-    options.timeout_ms = engine_.limits().timeout_ms;
     auto prompt = sized<stasis_prompt>();
     if (with_prompt && is_conversation()) {
         prompt.conversation = conversation_.data();
@@ -311,11 +332,16 @@ void Generation::check_size() const {
     }
 }
 
-void Generation::prepare() {
-    if (gone_) {
-        return;
+// Between the parts of a preparation, each of which may take long.
+void Generation::require_wanted() const {
+    if (gone_ || late_) {
+        throw refusal(STASIS_CANCELLED, "");
     }
+}
+
+void Generation::prepare() {
     try {
+        require_wanted();
         if (is_conversation() && request_.answer == api::Answer::none) {
             request_.conversation.erase("tools");
         }
@@ -323,9 +349,11 @@ void Generation::prepare() {
             prompt_ = plain_prompt();
         }
         find_session();
+        require_wanted();
         check_tools();
         force_calls();
         align(first_.get());
+        require_wanted();
         check_size();
         // The same request has the same id, for the same reply follows.
         start_.id = sha256(model_->identity() + conversation_ + "\n" + exchange_->request().body)
@@ -337,7 +365,7 @@ void Generation::prepare() {
         begin_choices();
     } catch (const api::Refused &refused) {
         claim_ = nullptr; // before the client hears of it: it may ask again
-        refuse(refused);
+        gone_ ? give_up(request_.choices) : refuse(refused);
     } catch (const std::exception &error) {
         claim_ = nullptr;
         refuse({500, "server_error", error.what(), ""});
@@ -353,7 +381,7 @@ void Generation::go(Choice &choice) {
         const std::shared_ptr<Generation> self = std::move(choice.self);
         choice.session = nullptr;
         model_->line().ended();
-        fail(refused);
+        gone_ ? give_up(1) : fail(refused);
     }
 }
 
@@ -376,6 +404,7 @@ void Generation::begin_choices() {
             choice->session = std::move(first_);
         }
         configure(choice->session.get(), i);
+        choice->stream = make_stream();
         auto info = sized<stasis_session_info>();
         stasis_error error{};
         require(stasis_session_get_info(choice->session.get(), &info, &error), error);
@@ -389,7 +418,7 @@ void Generation::begin_choices() {
     }
     for (const std::unique_ptr<Choice> &choice : choices_) {
         choice->self = shared_from_this(); // until its end was heard and worked on
-        model_->line().join(this, going(*choice));
+        model_->line().join({this, choice.get()}, going(*choice));
     }
     bool failed;
     {

@@ -16,7 +16,9 @@
 
 namespace serve {
 
-class Generation : public std::enable_shared_from_this<Generation>, public Pinged {
+inline constexpr char kTimeIsOver[] = "the time that a reply may take is over";
+
+class Generation : public std::enable_shared_from_this<Generation>, public Pinged, public Timed {
   public:
     Generation(Engine &engine, std::shared_ptr<http::Exchange> exchange,
                api::GenerationRequest request, std::string tenant);
@@ -27,6 +29,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     // Ends the replies that run, which keep what they have.
     void cancel();
     void ping() override;
+    void expire() override;
 
   private:
     // One of the replies.
@@ -39,7 +42,9 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
         uint64_t reused = 0;                      // stasis_session_info::tokens_reused then
         uint64_t drawn = 0;                       // by earlier tries
         uint64_t drawn_before = 0;                // by those before the last one
-        std::string text;                         // of all events
+        command::TextStream stream;               // of all tries: no wait shows in what it gives
+        bool stopped = false;                     // by one of its stop strings
+        std::string text;                         // what it has given
         std::vector<size_t> ends;                 // of each token in it
         std::vector<api::Likelihood> likelihoods; // of each token; the reply's are its content's
         size_t likelihoods_seen = 0;              // behind the last one that the reply has
@@ -54,6 +59,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     };
 
     void prepare();
+    void require_wanted() const;
     void find_session();
     void find_previous();
     void find_kept();
@@ -75,11 +81,14 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     void begin_choices();
     void begin_reply();
     void configure(stasis_session *session, uint32_t choice) const;
+    command::TextStream make_stream() const;
     void submit(Choice &choice);
     void go(Choice &choice);
     Line::Go going(Choice &choice);
     void align(stasis_session *session);
     void token(Choice &choice, const stasis_scheduler_event &event);
+    void take_text(Choice &choice, stasis_token token) const;
+    void finish_text(Choice &choice) const;
     void read_reply(Choice &choice, bool complete) const;
     void add_likelihoods(Choice &choice) const;
     bool ends_with_call() const;
@@ -99,6 +108,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     void name_beginnings(const std::string &id);
     void refuse(const api::Refused &refused);
     void fail(const api::Refused &refused);
+    void give_up(size_t replies);
     void send(const std::string &piece);
     bool is_conversation() const { return !request_.conversation.is_null(); }
     std::string turn_name(const api::Json &conversation) const;
@@ -125,6 +135,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     std::atomic<bool> entered_{false}; // its places are taken
     bool begun_ = false;               // the writer has begun
     std::atomic<bool> gone_{false};    // the client has left
+    std::atomic<bool> late_{false};    // its time is over
     std::mutex mutex_;                 // of all below, and of the writer
     size_t open_ = 0;                  // choices that have not ended
     bool failed_ = false;

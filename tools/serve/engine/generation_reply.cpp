@@ -147,15 +147,35 @@ void Generation::read_reply(Choice &choice, bool complete) const {
     }
 }
 
+// A stop string ends the choice before the next pass, which this thread would compute.
+void Generation::take_text(Choice &choice, stasis_token token) const {
+    auto piece = sized<stasis_text_piece>();
+    stasis_error error{};
+    require(stasis_text_stream_push(choice.stream.get(), token, &piece, &error), error);
+    choice.text.append(piece.text, piece.length);
+    choice.ends.push_back(choice.text.size());
+    if (piece.stopped != 0 && piece.stop_reason == STASIS_STOP_STRING) {
+        choice.stopped = true;
+        model_->cancel(choice.session.get());
+    }
+}
+
+// What was held back is certain now.
+void Generation::finish_text(Choice &choice) const {
+    auto piece = sized<stasis_text_piece>();
+    stasis_error error{};
+    require(stasis_text_stream_finish(choice.stream.get(), &piece, &error), error);
+    choice.text.append(piece.text, piece.length);
+}
+
 // On the computing thread.
 void Generation::token(Choice &choice, const stasis_scheduler_event &event) {
     ++engine_.counts().reply_tokens;
     if (choice.call_end) {
         return;
     }
-    choice.text.append(event.text, event.length);
-    choice.ends.push_back(choice.text.size());
     try {
+        take_text(choice, event.token);
         if (request_.log_probabilities) {
             add_likelihood(choice, event);
         }
@@ -177,11 +197,18 @@ void Generation::token(Choice &choice, const stasis_scheduler_event &event) {
 
 // On the computing thread: what waits is left to a worker.
 void Generation::ended(Choice &choice, const stasis_scheduler_event &event) {
-    choice.text.append(event.text, event.length);
     choice.stop_reason = event.stop_reason;
     choice.status = event.status;
     choice.message = event.message;
     choice.drawn += event.count;
+    if (choice.stopped) {
+        choice.stop_reason = STASIS_STOP_STRING;
+        choice.status = STASIS_OK;
+    } else if (late_ && choice.status == STASIS_CANCELLED) {
+        choice.stop_reason = STASIS_STOP_TIMEOUT;
+        choice.status = STASIS_TIMEOUT;
+        choice.message = kTimeIsOver;
+    }
     engine_.workers().post([self = shared_from_this(), &choice] { self->finish(choice); });
 }
 
@@ -197,12 +224,14 @@ bool Generation::try_again(Choice &choice) {
         go(choice);
         return true;
     }
-    const bool moved = choice.drawn != choice.drawn_before;
-    if (!model_->line().wait(this, going(choice), choice.drawn != 0, moved)) {
+    const bool moved = choice.drawn != choice.drawn_before, begun = choice.drawn != 0;
+    if (!model_->line().wait({this, &choice}, going(choice), begun, moved)) {
         choice.self = nullptr;
         return false;
     }
-    if (gone_) { // it may have left before this waited
+    ++engine_.counts().waits;
+    engine_.counts().waits_begun += begun ? 1 : 0;
+    if (gone_ || late_) { // it may have been cancelled before this waited
         model_->line().release(this);
     }
     return true;
@@ -266,7 +295,9 @@ void Generation::store(Choice &choice, const api::Outcome &outcome) {
         clear_object(session, kConversationData);
     }
     if (request_.dialect == api::Dialect::responses) { // also of a stream, asked for as a whole
-        names.push_back(kRequestName + start_.id);
+        if (request_.stream) {                         // else the client knows the digest
+            names.push_back(kRequestName + start_.id);
+        }
         api::GenerationRequest whole = request_;
         whole.stream = false;
         const std::unique_ptr<api::Writer> writer = api::make_writer(whole);
@@ -343,9 +374,10 @@ void Generation::conclude(Choice &choice) {
             throw refusal(choice.status, choice.message.c_str());
         }
         if (gone_) {
-            ++engine_.counts().left;
+            give_up(1);
             return;
         }
+        finish_text(choice);
         if (cut && choice.drawn == 0) { // an unfinished prompt is not in the log
             throw refusal(choice.status, choice.message.c_str());
         }

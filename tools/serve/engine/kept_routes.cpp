@@ -104,21 +104,16 @@ bool answer_kept(Engine &engine, const Call &call) {
     if (!is_kept(call)) {
         return false;
     }
-    engine.workers().post([&engine, call] {
-        call.guarded([&] {
-            if (engine.closing() || call.exchange->gone()) {
-                throw refusal(STASIS_CANCELLED, "");
-            }
-            if (call.parts.size() == 2) {
-                api::KeptRequest request = api::read_kept(call.request().body);
-                reply_described(call, engine.kept().create(call.tenant, std::move(request.messages),
-                                                           or_none(std::move(request.metadata))));
-            } else if (call.parts.size() == 3) {
-                answer_conversation(engine, call);
-            } else {
-                answer_items(engine, call);
-            }
-        });
+    answer_from_store(engine, call, [&engine, call] {
+        if (call.parts.size() == 2) {
+            api::KeptRequest request = api::read_kept(call.request().body);
+            reply_described(call, engine.kept().create(call.tenant, std::move(request.messages),
+                                                       or_none(std::move(request.metadata))));
+        } else if (call.parts.size() == 3) {
+            answer_conversation(engine, call);
+        } else {
+            answer_items(engine, call);
+        }
     });
     return true;
 }

@@ -6,11 +6,11 @@
 
 namespace serve {
 
-void Line::join(const void *owner, Go go) {
+void Line::join(Who who, Go go) {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!waiting_.empty()) { // then something runs
-            waiting_.push_back({owner, std::move(go)});
+            waiting_.push_back({who, std::move(go)});
             return;
         }
         ++running_;
@@ -27,7 +27,7 @@ void Line::ended() {
         const size_t most = short_ ? 1 : 2;
         short_ = false;
         while (next.size() < most && !waiting_.empty()) {
-            second_ = next.empty() ? nullptr : waiting_.front().owner;
+            second_ = next.empty() ? nullptr : waiting_.front().who.one;
             next.push_back(std::move(waiting_.front().go));
             waiting_.pop_front();
             ++running_;
@@ -38,24 +38,24 @@ void Line::ended() {
     }
 }
 
-bool Line::wait(const void *owner, Go go, bool holds, bool moved) {
+bool Line::wait(Who who, Go go, bool holds, bool moved) {
     Go next;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         stalled_ = moved ? 0 : stalled_;
         short_ = true;
-        const bool first = holds || owner == second_;
-        second_ = owner == second_ ? nullptr : second_;
+        const bool first = holds || who.one == second_;
+        second_ = who.one == second_ ? nullptr : second_;
         if (running_ > 1) {
             --running_;
-            waiting_.insert(first ? waiting_.begin() : waiting_.end(), {owner, std::move(go)});
+            waiting_.insert(first ? waiting_.begin() : waiting_.end(), {who, std::move(go)});
             return true;
         }
         if (stalled_ >= waiting_.size()) {
             return false;
         }
         ++stalled_;
-        waiting_.push_back({owner, std::move(go)});
+        waiting_.push_back({who, std::move(go)});
         next = std::move(waiting_.front().go);
         waiting_.pop_front();
     }
@@ -68,7 +68,7 @@ void Line::release(const void *owner) {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         for (auto at = waiting_.begin(); at != waiting_.end();) {
-            if (at->owner == owner) {
+            if (at->who.owner == owner) {
                 released.push_back(std::move(at->go));
                 at = waiting_.erase(at);
                 ++running_;

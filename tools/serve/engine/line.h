@@ -15,15 +15,21 @@ namespace serve {
 class Line {
   public:
     using Go = std::function<void()>;
+    // One of those that an owner has in the line, which may be the owner itself.
+    struct Who {
+        Who(const void *alone) : owner(alone), one(alone) {}
+        Who(const void *of, const void *which) : owner(of), one(which) {}
+        const void *owner, *one;
+    };
 
     // Lets one go, now if nobody waits.
-    void join(const void *owner, Go go);
+    void join(Who who, Go go);
     void ended();
     // One that ended for want of memory goes again when another one ends; before all that wait, if
     // it `holds` memory. Where nothing else runs, the next goes, for which there may be enough.
     // False: all have been tried, and none has `moved` on, or nobody waits; then it goes on as
     // before.
-    bool wait(const void *owner, Go go, bool holds, bool moved);
+    bool wait(Who who, Go go, bool holds, bool moved);
     // Those of the owner go now.
     void release(const void *owner);
 
@@ -31,7 +37,7 @@ class Line {
 
   private:
     struct Waiting {
-        const void *owner;
+        Who who;
         Go go;
     };
 
@@ -40,7 +46,7 @@ class Line {
     size_t running_ = 0;
     size_t stalled_ = 0;           // that were tried one after the other, and have not moved on
     bool short_ = false;           // somebody has waited since the last end
-    const void *second_ = nullptr; // its owner; it keeps its place if it must wait again
+    const void *second_ = nullptr; // keeps its place if it must wait again
 };
 
 } // namespace serve

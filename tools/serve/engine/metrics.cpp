@@ -14,6 +14,9 @@ void measure(Engine &engine, http::Metrics &metrics) {
             counts.refused);
     counted("stasis_replies_failed_total", "Replies that the server failed to give", counts.failed);
     counted("stasis_replies_left_total", "Replies whose client left", counts.left);
+    counted("stasis_waits_total", "Times that a reply had to wait for memory", counts.waits);
+    counted("stasis_waits_begun_total", "Of them those of replies with a token drawn",
+            counts.waits_begun);
     counted(
         "stasis_slow_cut_total",
         "Verifications, imports, rewinds, exports and embeddings that were cut: the client left, "
@@ -29,6 +32,8 @@ void measure(Engine &engine, http::Metrics &metrics) {
                      [&] { return static_cast<double>(engine.running()); });
     metrics.measured("stasis_sending", "Exports and reports that are sent from files", false,
                      [&] { return static_cast<double>(engine.sending()); });
+    metrics.measured("stasis_stored_requests", "Requests for what is stored that run or wait",
+                     false, [&] { return static_cast<double>(engine.stored()); });
     metrics.measured("stasis_sessions_live", "Sessions in memory that do not run", false,
                      [&] { return static_cast<double>(engine.sessions().live()); });
     for (const std::unique_ptr<ServedModel> &each : engine.models()) {

@@ -46,6 +46,14 @@ bool speaks_anthropic(const http::Request &request, const std::vector<std::strin
 
 } // namespace
 
+http::Headers refusal_headers(const api::Refused &refused) {
+    http::Headers headers = {{"content-type", kJson}};
+    if (refused.status == 429 || refused.status == 503) {
+        headers.emplace_back("retry-after", "1");
+    }
+    return headers;
+}
+
 std::string query_member(const std::string &query, const std::string &name) {
     for (size_t at = 0; at < query.size();) {
         const size_t end = std::min(query.find('&', at), query.size());
@@ -90,7 +98,7 @@ void Call::reply(const api::Json &body) const {
 }
 
 void Call::refuse(const api::Refused &refused) const {
-    exchange->reply(refused.status, {{"content-type", kJson}},
+    exchange->reply(refused.status, refusal_headers(refused),
                     api::error_body(refused, anthropic()));
 }
 
@@ -207,21 +215,19 @@ void Routes::generate(const Call &call, api::GenerationRequest request) {
 void Routes::count_tokens(const Call &call) {
     api::GenerationRequest request = api::read_token_count(call.request().body);
     ServedModel &model = engine_.model(request.model);
-    engine_.workers().post([call, &model, conversation = request.conversation.dump()] {
-        call.guarded([&] {
-            stasis_session *made = nullptr;
-            stasis_error error{};
-            require(stasis_session_create(model.model(), nullptr, &made, &error), error);
-            const command::Session session(made);
-            size_t count = 0;
-            const stasis_status status =
-                stasis_session_chat_tokens(made, conversation.data(), conversation.size(),
-                                           STASIS_CHAT_REPLY, nullptr, nullptr, 0, &count, &error);
-            if (status != STASIS_BUFFER_TOO_SMALL) {
-                require(status, error);
-            }
-            call.reply_text(api::token_count_body(count), kJson);
-        });
+    answer_soon(engine_, call, [call, &model, conversation = request.conversation.dump()] {
+        stasis_session *made = nullptr;
+        stasis_error error{};
+        require(stasis_session_create(model.model(), nullptr, &made, &error), error);
+        const command::Session session(made);
+        size_t count = 0;
+        const stasis_status status =
+            stasis_session_chat_tokens(made, conversation.data(), conversation.size(),
+                                       STASIS_CHAT_REPLY, nullptr, nullptr, 0, &count, &error);
+        if (status != STASIS_BUFFER_TOO_SMALL) {
+            require(status, error);
+        }
+        call.reply_text(api::token_count_body(count), kJson);
     });
 }
 

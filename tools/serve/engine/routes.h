@@ -54,9 +54,16 @@ class Routes {
     http::Metrics &metrics_;
 };
 
+// Answers on a worker what takes no longer than a text of the request; from the store, what waits
+// for it. Both throw api::Refused: the server is ending, or, the latter, as many run already as
+// may.
+void answer_soon(Engine &engine, const Call &call, std::function<void()> answer);
+void answer_from_store(Engine &engine, const Call &call, std::function<void()> answer);
 // Answers on a slow worker what may take minutes, with a handle that is cancelled when the client
 // leaves and when the server ends. Throws api::Refused: too much waits, or the server is ending.
 void answer_slowly(Engine &engine, const Call &call, std::function<void(stasis_cancel *)> answer);
+// Returns the headers of an answer that refuses: of one that is worth asking again, when.
+http::Headers refusal_headers(const api::Refused &refused);
 // Returns the value of a member of a query "a=b&c=d", or "". Escapes are not read: no value that
 // is known has any.
 std::string query_member(const std::string &query, const std::string &name);

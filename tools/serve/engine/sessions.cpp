@@ -188,6 +188,7 @@ std::string Sessions::keep(const ServedModel &model, const std::string &tenant,
     // What is damaged is replaced by what was just computed.
     if (const command::Session kept = take(model, tenant, id, Damaged::is_none)) {
         merge_data(kept.get(), session.get());
+        remove_names(tenant, id, cut_names(session.get()));
     }
     if (store_) {
         put(session.get(), own, before.empty() || before == id ? "" : key(tenant, before));
@@ -290,16 +291,21 @@ bool Sessions::remove_name(const std::string &key) {
     return status == STASIS_OK;
 }
 
-bool Sessions::remove(const std::string &tenant, const std::string &id,
-                      const std::vector<std::string> &names) {
-    const std::string own = key(tenant, id);
-    const std::lock_guard<std::mutex> keeping(this->keeping(own));
+// Removes from the store those of the names that name the session, and no other by now.
+void Sessions::remove_names(const std::string &tenant, const std::string &id,
+                            const std::vector<std::string> &names) {
     for (const std::string &name : names) {
-        // Else it names another session by now.
         if (store_ && stored_id(key(tenant, name)) == id) {
             remove_name(key(tenant, name));
         }
     }
+}
+
+bool Sessions::remove(const std::string &tenant, const std::string &id,
+                      const std::vector<std::string> &names) {
+    const std::string own = key(tenant, id);
+    const std::lock_guard<std::mutex> keeping(this->keeping(own));
+    remove_names(tenant, id, names);
     bool found = store_ && remove_name(own);
     const std::lock_guard<std::mutex> lock(mutex_);
     for (auto each = live_.begin(); each != live_.end();) {

@@ -36,8 +36,9 @@ class Sessions {
                                     const std::string &name);
     // Keeps a session under the digest of its state, which it returns in hexadecimal, and under
     // further names in place of what they named. What was kept under that digest lends the data
-    // that this one lacks (stored.h). `before`: the id of the session that it goes on
-    // from, or "". `session` must not be changed after.
+    // that this one lacks (stored.h); of its names those that are too many name nothing then.
+    // `before`: the id of the session that it goes on from, or "". `session` must not be changed
+    // after.
     std::string keep(const ServedModel &model, const std::string &tenant, command::Session session,
                      const std::string &before, const std::vector<std::string> &names);
     // Gives the kept session further names, where they name nothing yet.
@@ -77,6 +78,8 @@ class Sessions {
     command::Session fork_live(const ServedModel &model, const std::string &key);
     std::mutex &keeping(const std::string &key);
     bool remove_name(const std::string &key);
+    void remove_names(const std::string &tenant, const std::string &id,
+                      const std::vector<std::string> &names);
     void forget(std::list<Live>::iterator live);
     std::optional<Found> take_live(const ServedModel &model, const std::string &tenant,
                                    const std::string &name);

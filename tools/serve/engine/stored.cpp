@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "tools/serve/api/members.h"
 #include "tools/serve/engine/prefixes.h"
@@ -200,6 +201,23 @@ void merge_data(const stasis_session *from, stasis_session *to) {
         }
     }
     set_data(to, kNamesData, names);
+}
+
+std::vector<std::string> cut_names(stasis_session *session) {
+    std::string kept;
+    std::vector<std::string> others;
+    std::map<char, size_t> counts;
+    for (const std::string &name : lines_of(data_of(session, kNamesData))) {
+        if (counts[name[0]]++ < kNamesMost) {
+            kept += name + "\n";
+        } else {
+            others.push_back(name);
+        }
+    }
+    if (!others.empty()) {
+        set_data(session, kNamesData, kept);
+    }
+    return others;
 }
 
 bool has_text(const api::Json &object, const char *name) {

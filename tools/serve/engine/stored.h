@@ -29,8 +29,13 @@ void clear_data(stasis_session *session, const char *name); // which may not be 
 std::string object_text(const stasis_session *session, const char *name); // "": there is none
 void set_object(stasis_session *session, const char *name, const api::Json &object);
 void clear_object(stasis_session *session, const char *name);
-// Gives a session what another one of the same state has and it lacks; names are joined.
+// Gives a session what another one of the same state has and it lacks; names are joined, those that
+// it has before the others.
 void merge_data(const stasis_session *from, stasis_session *to);
+// Keeps of a session's names the first kNamesMost of each kind, which its first letter says, and
+// returns the others: a state that is asked for in ever new ways has no end of names.
+inline constexpr size_t kNamesMost = 128;
+std::vector<std::string> cut_names(stasis_session *session);
 // Keeps of a file's data a conversation, if it is one that this server could have written, and
 // removes all else that the server gives a meaning. Throws api::Refused.
 void check_data(stasis_session *session);

@@ -307,17 +307,12 @@ bool answer_stored(Engine &engine, const Call &call) {
         });
         return true;
     }
-    engine.workers().post([&engine, call] {
-        call.guarded([&] {
-            if (engine.closing() || call.exchange->gone()) {
-                throw refusal(STASIS_CANCELLED, "");
-            }
-            if (call.parts[1] == "responses") {
-                answer_response(engine, call);
-            } else {
-                answer_session(engine, call);
-            }
-        });
+    answer_from_store(engine, call, [&engine, call] {
+        if (call.parts[1] == "responses") {
+            answer_response(engine, call);
+        } else {
+            answer_session(engine, call);
+        }
     });
     return true;
 }

@@ -16,6 +16,10 @@ Workers::Workers(size_t threads, size_t most) : most_(most) {
 }
 
 Workers::~Workers() {
+    finish();
+}
+
+void Workers::finish() {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         closing_ = true;
@@ -28,11 +32,18 @@ Workers::~Workers() {
     for (std::thread &thread : threads_) {
         thread.join();
     }
+    std::deque<std::function<void()>> late; // destroyed without the lock: it may hold what posts
+    const std::lock_guard<std::mutex> lock(mutex_);
+    threads_.clear();
+    late.swap(waiting_);
 }
 
 void Workers::post(std::function<void()> work) {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
+        if (closing_ && threads_.empty()) {
+            return;
+        }
         waiting_.push_back(std::move(work));
     }
     changed_.notify_one();

@@ -16,13 +16,16 @@ class Workers {
     // Begins with `threads`, and adds as many again, up to `most`, when work waits and none was
     // begun for a tenth of a second.
     Workers(size_t threads, size_t most);
-    ~Workers(); // after all work that was given
+    ~Workers(); // finishes
     Workers(const Workers &) = delete;
     Workers &operator=(const Workers &) = delete;
 
-    // Runs the work soon, on one of the threads. It must not throw. Any thread.
+    // Runs the work soon, on one of the threads. It must not throw. Any thread. After `finish` work
+    // is dropped.
     void post(std::function<void()> work);
     size_t waiting() const; // work that has not begun
+    // Ends the threads, after all work that was given, and all that this gives. Not on a worker.
+    void finish();
 
   private:
     void serve();
