@@ -49,6 +49,16 @@ std::string sha256_hex(std::span<const uint8_t> bytes) {
     return to_hex(out);
 }
 
+std::string md5_base64(std::span<const uint8_t> bytes) {
+    std::array<uint8_t, 16> digest;
+    if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_md5(), nullptr) != 1) {
+        return "";
+    }
+    std::array<uint8_t, 25> text; // with the zero that ends it
+    EVP_EncodeBlock(text.data(), digest.data(), static_cast<int>(digest.size()));
+    return {text.begin(), text.end() - 1};
+}
+
 std::string encoded(std::string_view text, bool path) {
     std::string out;
     for (const char c : text) {

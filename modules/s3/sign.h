@@ -21,6 +21,8 @@ struct Signed {
 };
 
 std::string sha256_hex(std::span<const uint8_t> bytes);
+// For content-md5; empty: this machine's libcrypto may not compute it.
+std::string md5_base64(std::span<const uint8_t> bytes);
 // As Amazon encodes: all but letters, digits, '-', '.', '_' and '~'; in a path '/' too stays.
 std::string encoded(std::string_view text, bool path);
 

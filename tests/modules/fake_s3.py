@@ -4,6 +4,7 @@
 # the counts anew; one to /_counts returns them.
 # With a certificate and its key in one file it speaks TLS.
 # Usage: fake_s3.py ACCESS_KEY SECRET_KEY [SESSION_TOKEN [CERTIFICATE]]
+import base64
 import hashlib
 import hmac
 import json
@@ -102,6 +103,9 @@ def put(request, key, body):
             if source[1:] not in OBJECTS:
                 raise Refusal(404, "NoSuchKey")
             body = OBJECTS[source[1:]][0]
+        elif body and request.headers.get("Content-MD5") != base64.b64encode(
+                hashlib.md5(body).digest()).decode():
+            raise Refusal(400, "BadDigest")
         check_conditions(request, key)
         etag = f'"{hashlib.md5(body).hexdigest()}"'
         OBJECTS[key] = (body, etag, now())

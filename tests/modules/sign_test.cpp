@@ -23,6 +23,13 @@ std::string signature_of(Signed request, const Credentials &credentials = kExamp
 
 } // namespace
 
+TEST_CASE("md5_base64: the examples of RFC 1321") {
+    const std::string abc = "abc";
+    CHECK(md5_base64({}) == "1B2M2Y8AsgTpgAmY7PhCfg==");
+    CHECK(md5_base64({reinterpret_cast<const uint8_t *>(abc.data()), abc.size()}) ==
+          "kAFQmDzST7DWlj99KOF/cg==");
+}
+
 TEST_CASE("sign: the examples of the API reference of S3") {
     const std::string none = sha256_hex({});
     CHECK(none == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

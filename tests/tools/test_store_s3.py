@@ -1,11 +1,16 @@
 # Stores in object storage (libstasis_s3), in a real service: SeaweedFS, as tools/get_seaweedfs
 # fetches it; and in a service that makes trouble (tests/modules/fake_s3.py).
+import contextlib
+import http.client
+import http.server
 import json
 import os
 import pathlib
 import random
 import shutil
+import socket
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -70,6 +75,42 @@ class Stores(CommandTest):
                          pathlib.Path(self.path(path)).read_bytes())
 
 
+class Cutting(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to the service, but of the first PUT of each path its headers alone."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def pass_on(self):
+        size = int(self.headers.get("Content-Length", 0))
+        with contextlib.closing(http.client.HTTPConnection(
+                "127.0.0.1", self.server.service.port, timeout=60)) as there:
+            there.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                there.putheader(name, value)
+            there.endheaders()
+            if self.command == "PUT" and size > 0 and self.path not in self.server.cut:
+                self.server.cut.add(self.path)
+                there.sock.shutdown(socket.SHUT_WR)
+                there.sock.recv(65536)  # the service has seen it
+                self.close_connection = True
+                return
+            there.send(self.rfile.read(size))
+            reply = there.getresponse()
+            body = reply.read()
+        self.send_response_only(reply.status)
+        for name, value in reply.getheaders():
+            if name.lower() not in ("connection", "content-length", "transfer-encoding"):
+                self.send_header(name, value)
+        length = reply.getheader("Content-Length") if self.command == "HEAD" else len(body)
+        self.send_header("Content-Length", length or 0)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_HEAD = do_PUT = do_DELETE = do_POST = pass_on
+
+
 class S3(Stores):
     @classmethod
     def setUpClass(cls):
@@ -100,6 +141,24 @@ class S3(Stores):
         self.assertEqual((collected["sessions"], collected["removed_objects"]), (0, 0))
         self.assertGreater(collected["objects"], 2)
         self.assertEqual(self.names(), {})
+
+    def test_a_put_that_is_cut_off_before_its_first_byte_puts_nothing(self):
+        """A writer that is killed then ends its connection so."""
+        proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cutting)
+        proxy.service, proxy.cut = self.service, set()
+        thread = threading.Thread(target=proxy.serve_forever)
+        thread.start()
+        self.addCleanup(proxy.server_close)
+        self.addCleanup(thread.join)
+        self.addCleanup(proxy.shutdown)
+        self.save("a", GEMMA, range(3, 200))
+        direct = self.uri
+        self.uri = direct.replace(f":{self.service.port}", f":{proxy.server_address[1]}")
+        self.ok("store", self.uri, "import", self.path("a"), "s")
+        self.assertGreater(len(proxy.cut), 5)
+        self.uri = direct
+        self.assertEqual(self.names(), {"s": 197})
+        self.same("s", "a")
 
     def test_refusals(self):
         self.save("a", GEMMA, range(3, 50))
