@@ -8,6 +8,7 @@ import subprocess
 
 import scripted_model
 from stasis_process import CommandTest, GEMMA, LLAMA, command
+from typed_chat import TypedChat
 
 TOOLS = [{"type": "function", "function": {
     "name": name, "description": "What the sky does.", "parameters": {
@@ -175,16 +176,57 @@ class Tools(Scripted):
         self.assertEqual((process.returncode, out, message),
                          (2, b"Hello.\n", b"stasis: user turn: the text is not UTF-8\n"))
 
-    def test_sessions_are_not_resumed(self):
-        self.chat(self.model, ["hello"], "--tools", self.tools, "--session", self.path("s"))
-        content = (self.folder / "s").read_bytes()
-        for option in ("--tools", self.tools), ("--thinking", "off"):
-            self.refused("chat", self.model, *option, "--session", self.path("s"), text="hello\n",
-                         names=[option[0], self.path("s"), "--replace"])
-        self.assertEqual((self.folder / "s").read_bytes(), content)
-        # Without them it goes on turn by turn.
-        self.assertNotIn("message",
-                         self.chat(self.model, ["hello"], "--session", self.path("s"))[0])
+    def test_sessions_are_resumed(self):
+        """Cut after any line, also before the results of calls, it is the conversation at once."""
+        lines = ["hello", "Is it raining?", "no", "2 Bft", "hello", "Is it raining?", "a", "b"]
+        options = ["--tools", self.tools, "--session"]
+        whole = self.chat(self.model, lines, *options, self.path("whole"))
+        digest = self.json("inspect", self.path("whole"))["digest"]
+        for cut in (1, 5):
+            path = self.path(f"s{cut}")
+            replies = self.chat(self.model, lines[:cut], *options, path)
+            replies += self.chat(self.model, lines[cut:], *options, path)
+            self.assertEqual([(reply["digest"], reply["message"]) for reply in replies],
+                             [(reply["digest"], reply["message"]) for reply in whole])
+            self.assertEqual(self.json("inspect", path)["digest"], digest)
+        # Standard input ends before the results: the file has the reply with its calls.
+        path = self.path("waiting")
+        done = self.run_command("chat", self.model, *options, path,
+                                text="hello\nIs it raining?\n")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("ended before the result of rain", done.stderr.decode())
+        replies = self.chat(self.model, lines[2:], *options, path)
+        self.assertEqual([reply["digest"] for reply in replies],
+                         [reply["digest"] for reply in whole[2:]])
+
+    def test_a_terminal_takes_turns_of_a_resumed_session_back(self):
+        options = ["--tools", self.tools, "--session", self.path("s")]
+        self.chat(self.model, ["hello", "Is it raining?", "a", "b"], *options)
+        with TypedChat(self.folder, self.model, "--no-history", *options) as chat:
+            chat.said()
+            chat.ask("/undo")
+            self.assertEqual(chat.leave(), 0)
+        replies = self.chat(self.model, ["Is it raining?", "a", "b"], *options)
+        whole = self.chat(self.model, ["hello", "Is it raining?", "a", "b"], *options, "--replace")
+        self.assertEqual([reply["digest"] for reply in replies],
+                         [reply["digest"] for reply in whole[1:]])
+
+    def test_sessions_that_cannot_be_resumed(self):
+        path = self.path("s")
+        tools = ["--tools", self.tools, "--session", path]
+        self.chat(self.model, ["hello"], "--session", path)
+        for option in tools[:2], ["--thinking", "off"]:
+            self.refused("chat", self.model, *option, "--session", path, text="hello\n",
+                         names=[path, "not the messages", "--replace"])
+        # With them, and then without: the messages are gone.
+        self.chat(self.model, ["hello"], *tools, "--replace")
+        self.assertNotIn("message", self.chat(self.model, ["hello"], "--session", path)[0])
+        self.refused("chat", self.model, *tools, text="hello\n", names=["not the messages"])
+        # Another program went on.
+        self.chat(self.model, ["hello"], *tools, "--replace")
+        self.ok("run", self.model, "--resume", path, "--save", path, "--prompt", "x", "-n", 1)
+        self.refused("chat", self.model, *tools, text="hello\n",
+                     names=[path, "went on without them"])
 
 
 class Thinking(Scripted):

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "tools/cli/chat/kept.h"
 #include "tools/cli/chat/people.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/options.h"
@@ -74,14 +75,7 @@ bool check_session(const ChatChoice &choice) {
         return false;
     }
     check_target("--session", choice.session, Special::refused);
-    const bool resume = !choice.saving.replace && std::filesystem::exists(choice.session);
-    if (resume && choice.structured()) {
-        throw Failure(std::string(choice.tools.empty() ? "--thinking" : "--tools") + ": " +
-                      choice.session +
-                      " cannot be resumed: it holds the tokens of its messages, "
-                      "not the messages (--replace begins anew)");
-    }
-    return resume;
+    return !choice.saving.replace && std::filesystem::exists(choice.session);
 }
 
 int hold_chat(const ChatChoice &choice) {
@@ -103,6 +97,12 @@ int hold_chat(const ChatChoice &choice) {
     // Apply settings. A resumed session keeps those of its file unless the command line gives any.
     const bool with_people = input_is_terminal() && !choice.json;
     Past past = resume && with_people ? chat::read_past(choice.session) : Past();
+    if (resume && conversation != nullptr) {
+        past.turns = chat::restore_conversation(session.get(), choice.session, *conversation);
+        past.system.clear(); // it is one of the messages
+    } else if (resume) {
+        chat::forget_conversation(session.get());
+    }
     if (!resume || !choice.generation.given.empty()) {
         past.sampling = copy_sampling(chosen_sampling(choice.generation, model.get()));
         past.sampling.apply(session.get());
@@ -120,6 +120,7 @@ int hold_chat(const ChatChoice &choice) {
         check_not_begun(session.get(), choice.session);
         talk.begin_with_system(choice.system);
     }
+    talk.go_on();
     if (with_people) {
         chat::People(choice, model.get(), talk, *input).converse();
     } else {

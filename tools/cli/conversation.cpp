@@ -102,6 +102,27 @@ void Conversation::drop_to(size_t size) {
     }
 }
 
+Json Conversation::kept() const {
+    return {{"messages", messages_}, {"calls", calls_}};
+}
+
+void Conversation::restore(const Json &kept) {
+    std::vector<Json> messages;
+    for (const Json &message : kept.at("messages")) {
+        if (text_of(member_of(message, "role")).empty()) {
+            throw Failure("a message has no role");
+        }
+        static_cast<void>(calls_of(message)); // throws if its calls are none
+        messages.push_back(message);
+    }
+    calls_ = kept.at("calls").get<size_t>();
+    messages_ = std::move(messages);
+}
+
+std::vector<ToolCall> Conversation::pending_calls() const {
+    return messages_.empty() ? std::vector<ToolCall>() : calls_of(messages_.back());
+}
+
 std::string Conversation::text() const {
     return "{\"messages\": " + Json(messages_).dump() + tools_ + switches_ + "}";
 }

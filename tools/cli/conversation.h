@@ -33,6 +33,13 @@ class Conversation {
     // Drops the messages behind the first `size` ones.
     void drop_to(size_t size);
 
+    // Returns what `restore` takes: the messages, and how many calls got an id.
+    Json kept() const;
+    // Takes over what `kept` returned. Throws Failure, or what Json throws, unless it makes sense.
+    void restore(const Json &kept);
+    // Returns the calls of the last message, which wait for their results.
+    std::vector<ToolCall> pending_calls() const;
+
     // Appends to the session what its log lacks, and the prompt for a reply.
     stasis_status append(stasis_session *session, const stasis_run_options *options,
                          stasis_error *error) const;

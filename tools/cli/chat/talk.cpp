@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "tools/cli/chat/kept.h"
 #include "tools/cli/options.h"
 #include "tools/cli/terminal.h"
 
@@ -81,7 +82,15 @@ void say_cut(Cut cut, size_t tokens, bool to_people) {
 Talk::Talk(const ChatChoice &choice, stasis_session *session, Conversation *conversation,
            MessageInput &input, Past past)
     : choice_(choice), saving_(choice.saving), session_(session), conversation_(conversation),
-      input_(input), past_(std::move(past)), path_(choice.session) {}
+      input_(input), past_(std::move(past)), path_(choice.session) {
+    if (conversation_ != nullptr && !choice_.tools.empty()) {
+        calls_ = conversation_->pending_calls();
+    }
+}
+
+Talk::Outcome Talk::go_on() {
+    return calls_.empty() ? Outcome::whole : follow(Outcome::whole);
+}
 
 bool Talk::append(const std::string &text, stasis_cancel *cancel) {
     const uint32_t chunk = choice_.generation.chunk;
@@ -306,6 +315,9 @@ void Talk::save() {
     if (path_.empty()) {
         return;
     }
+    if (conversation_ != nullptr) {
+        keep_conversation(session_, *conversation_, past_.turns);
+    }
     save_session(session_, path_, saving_);
     saving_.replace = false; // the file now belongs to this conversation
     unsaved_ = false;
@@ -332,6 +344,9 @@ void Talk::save_copy(const std::string &command, const std::string &path) const 
     stasis_error error{};
     check(stasis_session_fork(session_, &child, &error), error, "fork");
     const Session copy(child);
+    if (conversation_ != nullptr) {
+        keep_conversation(child, *conversation_, past_.turns);
+    }
     SaveChoice saving = saving_;
     saving.replace = false;
     save_session(copy.get(), path, saving);

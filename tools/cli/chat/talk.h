@@ -47,6 +47,8 @@ class Talk {
     Talk(const ChatChoice &choice, stasis_session *session, Conversation *conversation,
          MessageInput &input, Past past);
 
+    // Asks for the results of calls that a resumed conversation waits for, and plays what follows.
+    Outcome go_on();
     // Plays a user turn: its reply, and while a reply has calls, their results and the next one;
     // saved after each reply. After not_taken, and after an exception unless taken(), the session
     // is as it was.
