@@ -46,7 +46,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define STASIS_HEADER_VERSION 0x000100u /* 0xMMmmpp */
+#define STASIS_HEADER_VERSION 0x000200u /* 0xMMmmpp */
 
 typedef int32_t stasis_status;
 typedef uint32_t stasis_token;                  /* 0 .. vocabulary - 1 */

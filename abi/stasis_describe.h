@@ -9,7 +9,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Returns how the library was built, for people and for reports of defects: "0.1.0 (gcc 12.2.0,
+/* Returns how the library was built, for people and for reports of defects: "0.2.0 (gcc 12.2.0,
  * optimised, avx512, cuda)". These are its version; the compiler; "optimised" or "debug", and the
  * sanitizers in it; and which optional parts the build has: kernels for AVX-512 and AMX, and the
  * module for GPUs, which is a library of its own and may not be installed. A static string.

@@ -109,7 +109,7 @@ func TestRecommendedSampling(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	equal(t, stasis.Version(), 0x000100)
+	equal(t, stasis.Version(), 0x000200)
 }
 
 func TestQuantize(t *testing.T) {

@@ -136,7 +136,7 @@ class Installed(unittest.TestCase):
         self.ok("git", "init", "-q", repository)
         self.ok(*git, "add", ".")
         self.ok(*git, "commit", "-qm", "a release")
-        self.ok(*git, "tag", "bindings/go/v0.1.0")
+        self.ok(*git, "tag", "bindings/go/v0.2.0")
         host.mkdir()
         (host / "main.go").write_text(GO_HOST)
         cache = self.folder / "modules"
@@ -145,6 +145,6 @@ class Installed(unittest.TestCase):
                      GIT_CONFIG_KEY_0=f"url.file://{repository}.insteadOf",
                      GOFLAGS="-modcacherw")
         self.ok("go", "mod", "init", "newcomer.example/program", cwd=host)
-        self.ok("go", "get", "stasis.example/stasis.git/bindings/go@v0.1.0", cwd=host, **fetch)
+        self.ok("go", "get", "stasis.example/stasis.git/bindings/go@v0.2.0", cwd=host, **fetch)
         self.ok("go", "build", "-o", "program", ".", cwd=host, **fetch)
-        self.assertEqual(self.ok("./program", cwd=host), "000100\n")
+        self.assertEqual(self.ok("./program", cwd=host), "000200\n")

@@ -129,6 +129,7 @@ class Programs(InstalledTest):
         self.converses(program, True)
 
     def test_cmake(self):
+        """A host that asks for the first release."""
         project = self.temporary()
         (project / "CMakeLists.txt").write_text(PROJECT.format(example=EXAMPLE))
         self.ok("cmake", "-S", project, "-B", project / "build", "-G", "Ninja")
@@ -138,7 +139,7 @@ class Programs(InstalledTest):
 
     def test_cmake_refuses_another_version(self):
         project = self.temporary()
-        for version in "0.2", "1.0", "0.0.9":
+        for version in "0.3", "1.0", "1.2":
             (project / "CMakeLists.txt").write_text(
                 PROJECT.format(example=EXAMPLE).replace("Stasis 0.1", f"Stasis {version}"))
             done = run("cmake", "-S", project, "-B", project / version, env=environment())

@@ -89,7 +89,7 @@ struct Digest {
 inline std::uint32_t version() noexcept {
     return stasis_version();
 }
-// Returns how the library was built: "0.1.0 (gcc 12.2.0, optimised, avx512, cuda)".
+// Returns how the library was built: "0.2.0 (gcc 12.2.0, optimised, avx512, cuda)".
 inline std::string_view build() noexcept {
     return stasis_build();
 }

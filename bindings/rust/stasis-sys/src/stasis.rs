@@ -19,7 +19,7 @@ opaque! {
     stasis_threads
 }
 
-pub const STASIS_HEADER_VERSION: u32 = 0x00_0100;
+pub const STASIS_HEADER_VERSION: u32 = 0x00_0200;
 pub const STASIS_OK: stasis_status = 0;
 pub const STASIS_INVALID_ARGUMENT: stasis_status = 1;
 pub const STASIS_NOT_FOUND: stasis_status = 2;
