@@ -203,7 +203,8 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
                                      const stasis_load_options &given, const Watch &watch,
                                      const Open &open) {
     require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED |
-                                   STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER);
+                                   STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER |
+                                   STASIS_LOAD_SKIP_KNOWN);
     TimelineOptions session = read_session_options(given.session, "options.session");
     const Opened opened = open(watch);
     const format::Snapshot &snapshot = *opened.snapshot;
@@ -218,6 +219,7 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
     }
     session.any_profile = (given.flags & STASIS_LOAD_ANY_PROFILE) != 0;
     session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
+    session.skip_known = (given.flags & STASIS_LOAD_SKIP_KNOWN) != 0;
     const StoredPages pages = pages_of(snapshot);
     const auto made = [&](std::unique_ptr<Session> loaded) {
         auto handle = std::make_unique<stasis_session>(std::move(loaded), snapshot.contents());

@@ -59,6 +59,12 @@ typedef struct stasis_save_options {
     8u /* accept the state before the last commit if the last commit's root is damaged: what that  \
           commit added is lost (older of stasis_session_info) */
 
+#define STASIS_LOAD_SKIP_KNOWN                                                                     \
+    16u /* full pages of the same tokens that the prefix cache has under the digests that the      \
+           file names are not read: the session has the bits that it would have, but whether the   \
+           file or store still has these pages, and whole, a later load finds. All else is read    \
+           and checked. Without the flag every page is read */
+
 /* How a session is loaded. */
 typedef struct stasis_load_options {
     uint32_t struct_size, flags;

@@ -46,6 +46,7 @@ type LoadOptions struct {
 	Trusted     bool            // its pages may serve sessions that append the same tokens
 	AnyProfile  bool            // also what another profile computed: see SessionInfo.PositionsForeign
 	AcceptOlder bool            // also the state before a last commit that is damaged
+	SkipKnown   bool            // pages in memory under the file's digests are not read
 	Session     *SessionOptions // nil: as saved
 
 	// Progress gets bytes, or positions where it recomputes; an error ends the call.
@@ -88,6 +89,9 @@ func (c *call) loadOptions(o *LoadOptions) *C.stasis_load_options {
 		}
 		if o.AcceptOlder {
 			given.flags |= C.STASIS_LOAD_ACCEPT_OLDER
+		}
+		if o.SkipKnown {
+			given.flags |= C.STASIS_LOAD_SKIP_KNOWN
 		}
 		if session := sessionOptions(o.Session); session != nil {
 			given.session = first(array(c, []C.stasis_session_options{*session}))

@@ -22,7 +22,7 @@ namespace {
 struct Job {
     uint32_t group;
     uint64_t index;
-    PageRef page;                // none: it is known, and read only to see that the file is whole
+    PageRef page;                // none: it is known, and only its bytes are checked
     uint16_t *numbers = nullptr; // while its batch is read: where to; null: anywhere
 };
 
@@ -174,9 +174,9 @@ void check_window(const Timeline &timeline, uint32_t group) {
 }
 
 // Fills the page tables, first with memory, then with the file's numbers. Pages that the prefix
-// cache knows are held instead of new ones.
-void adopt_pages(Timeline &timeline, const State &state, bool trusted, const StoredPages &pages,
-                 const Watch &watch) {
+// cache knows are held instead of new ones, and read only to see that the file is whole.
+void adopt_pages(Timeline &timeline, const State &state, bool trusted, bool skip_known,
+                 const StoredPages &pages, const Watch &watch) {
     const Network &network = *timeline.network;
     const Evictions &evictions = timeline.evictions;
     const auto groups = static_cast<uint32_t>(timeline.pages.size());
@@ -207,11 +207,13 @@ void adopt_pages(Timeline &timeline, const State &state, bool trusted, const Sto
             if (wanted(group, index)) {
                 entry.page = std::move(known[index * groups + group]);
                 came_from[index] |= entry.page ? kKnown : kFile;
-                jobs.push_back({group, index, PageRef(), nullptr});
+                if (!entry.page || !skip_known) {
+                    jobs.push_back({group, index, PageRef(), nullptr});
+                    total += network.page_shapes[group].bytes();
+                }
                 if (!entry.page) {
                     entry.page = jobs.back().page = network.pool->take_unset(group);
                 }
-                total += network.page_shapes[group].bytes();
             } else if (!pages.stored(group, index) && !evictions.whole(index)) {
                 timeline.first_page[group] = index + 1; // released from the beginning on
             }
@@ -298,7 +300,8 @@ Timeline restore_timeline(Model &model, const State &state, const TimelineOption
     // Pages prove what follows from them, but nothing that a recurrent state says.
     timeline.unproven = trusted ? 0 : timeline.states.used() ? UINT64_MAX : state.log.size();
 
-    adopt_pages(timeline, state, trusted, pages, watch);
+    const bool skip_known = options != nullptr && options->skip_known;
+    adopt_pages(timeline, state, trusted, skip_known, pages, watch);
     adopt_states(timeline, state, pages, watch);
     if (!state.log.empty()) {
         timeline.hidden.numbers = state.hidden;

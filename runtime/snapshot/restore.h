@@ -11,9 +11,9 @@
 
 namespace stasis {
 
-// Reads pages directly into the pool; pages that the prefix cache knows are read as well, but held
-// once. Before anything is created, checks the identity element by element (Error(model_mismatch)),
-// the geometry and the digests (Error(corrupt)).
+// Reads pages directly into the pool; pages that the prefix cache knows are held once, and read as
+// well unless the options say otherwise. Before anything is created, checks the identity element by
+// element (Error(model_mismatch)), the geometry and the digests (Error(corrupt)).
 Timeline restore_timeline(Model &model, const State &state, const TimelineOptions *options,
                           const StoredPages &pages, const Watch &watch);
 // Returns the settings of a state that was checked.

@@ -52,6 +52,7 @@ struct TimelineOptions {
     uint64_t domain = kPrivate;              // timelines of a domain share pages by their tokens
     bool any_profile = false;                // for a restore: accept pages of another profile
     bool trusted = false;                    // for a restore: the pages follow from the tokens
+    bool skip_known = false;                 // for a restore: known pages are not read
     Tracking tracking = Tracking::off;       // of the attention that positions receive
 };
 

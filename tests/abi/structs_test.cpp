@@ -205,7 +205,7 @@ TEST_CASE("struct_size: unknown flags and reserved fields are refused") {
           STASIS_UNSUPPORTED);
     CHECK(save(session.get(), "/nowhere", 0x80000000U) == STASIS_UNSUPPORTED);
     auto load_options = sized<stasis_load_options>();
-    load_options.flags = 16;
+    load_options.flags = 32;
     stasis_session *loaded = nullptr;
     CHECK(stasis_session_load(gemma(), "/nowhere", &load_options, &loaded, nullptr) ==
           STASIS_UNSUPPORTED);

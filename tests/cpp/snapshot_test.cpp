@@ -40,6 +40,7 @@ TEST_CASE("Session: saved and loaded, with the same bits and settings") {
                               {.trusted = true,
                                .any_profile = true,
                                .accept_older = true,
+                               .skip_known = true,
                                .session = stasis::SessionOptions{
                                    .capacity = 100, .track_attention = stasis::Track::Total}});
     CHECK(smaller.info().capacity == 100);

@@ -68,6 +68,7 @@ struct LoadOptions {
     bool trusted = false;      // the file is one's own, or verified: its pages may be shared
     bool any_profile = false;
     bool accept_older = false; // the state before the last commit, if that one is damaged
+    bool skip_known = false;   // pages that are in memory under their digests are not read
     std::optional<SessionOptions> session = {}; // without: as it was saved
     std::optional<Trace> trace = {};            // of the new session
     const Cancel *cancel = nullptr;
@@ -137,7 +138,8 @@ struct LoadCall : CallWith<LoadOptions, stasis_load_options> {
         raw.flags = (given.no_recompute ? STASIS_LOAD_NO_RECOMPUTE : 0) |
                     (given.trusted ? STASIS_LOAD_TRUSTED : 0) |
                     (given.any_profile ? STASIS_LOAD_ANY_PROFILE : 0) |
-                    (given.accept_older ? STASIS_LOAD_ACCEPT_OLDER : 0);
+                    (given.accept_older ? STASIS_LOAD_ACCEPT_OLDER : 0) |
+                    (given.skip_known ? STASIS_LOAD_SKIP_KNOWN : 0);
         raw.session = given.session ? &session : nullptr;
         if (given.trace) {
             listener = std::make_shared<Listener>(*given.trace);

@@ -412,17 +412,17 @@ class Session:
 
     @classmethod
     def load(cls, model: Model, source: Any, *, no_recompute: bool = False, trusted: bool = False,
-             any_profile: bool = False, accept_older: bool = False, capacity: int = 0,
-             reserve: int = 0, window_retain: int = 0, track_attention: Optional[str] = None,
-             domain: int = 0, progress: Optional[Progress] = None,
-             cancel: Optional[Cancel] = None,
+             any_profile: bool = False, accept_older: bool = False, skip_known: bool = False,
+             capacity: int = 0, reserve: int = 0, window_retain: int = 0,
+             track_attention: Optional[str] = None, domain: int = 0,
+             progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
              timeout: Optional[float] = None) -> "Session":
         """Returns a session that continues a saved one with the same bits and settings, from a path
         or a binary stream, of which no more is read than the snapshot. `stasis_load_options` of the
         header explains the flags; what is said of the session itself replaces what was saved."""
         call = Call(cancel or Cancel(), names_file=True, timeout=timeout)
-        options = load_options(call, no_recompute, trusted, any_profile, accept_older, capacity,
-                               reserve, window_retain, track_attention, domain, progress)
+        options = load_options(call, no_recompute, trusted, any_profile, accept_older, skip_known,
+                               capacity, reserve, window_retain, track_attention, domain, progress)
         if _streams.is_stream(source, "read"):
             function = library.stasis_session_read
             place: Any = _streams.source(call, source)
@@ -462,15 +462,16 @@ def _restored(path: str, digest: str, options: Any, saved: bytes) -> Session:
 
 
 def load_options(call: Call, no_recompute: bool, trusted: bool, any_profile: bool,
-                 accept_older: bool, capacity: int, reserve: int, window_retain: int,
-                 track_attention: Optional[str], domain: int, progress: Optional[Progress]
-                 ) -> s.stasis_load_options:
+                 accept_older: bool, skip_known: bool, capacity: int, reserve: int,
+                 window_retain: int, track_attention: Optional[str], domain: int,
+                 progress: Optional[Progress]) -> s.stasis_load_options:
     own = session_options(capacity, reserve, window_retain, track_attention, domain)
     changed = any((capacity, reserve, window_retain, track_attention, domain))
     return s.stasis_load_options(
         flags=(s.STASIS_LOAD_NO_RECOMPUTE * no_recompute | s.STASIS_LOAD_TRUSTED * trusted
                | s.STASIS_LOAD_ANY_PROFILE * any_profile
-               | s.STASIS_LOAD_ACCEPT_OLDER * accept_older),
+               | s.STASIS_LOAD_ACCEPT_OLDER * accept_older
+               | s.STASIS_LOAD_SKIP_KNOWN * skip_known),
         session=ctypes.pointer(own) if changed else None, cancel=call.cancel_pointer,
         progress=call.progress(progress), timeout_ms=call.timeout_ms)
 

@@ -135,16 +135,17 @@ class Store:
                              name_bytes("the name", name), ctypes.byref(options))
 
     def get(self, model: Model, name: str, *, no_recompute: bool = False, trusted: bool = False,
-            any_profile: bool = False, accept_older: bool = False, capacity: int = 0,
-            reserve: int = 0, window_retain: int = 0, track_attention: Optional[str] = None,
-            domain: int = 0, progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
+            any_profile: bool = False, accept_older: bool = False, skip_known: bool = False,
+            capacity: int = 0, reserve: int = 0, window_retain: int = 0,
+            track_attention: Optional[str] = None, domain: int = 0,
+            progress: Optional[Progress] = None, cancel: Optional[Cancel] = None,
             timeout: Optional[float] = None) -> Session:
         """Returns a session that continues a stored one with the same bits, as `Session.load` does
         from a file, and with its options. Pages that the store has lost are computed again, unless
         `no_recompute`."""
         call = Call(cancel or Cancel(), timeout=timeout)
-        options = load_options(call, no_recompute, trusted, any_profile, accept_older, capacity,
-                               reserve, window_retain, track_attention, domain, progress)
+        options = load_options(call, no_recompute, trusted, any_profile, accept_older, skip_known,
+                               capacity, reserve, window_retain, track_attention, domain, progress)
         return Session(model, created(call, library.stasis_store_get, library.stasis_session_free,
                                       self._handle, model._handle, name_bytes("the name", name),
                                       ctypes.byref(options)))

@@ -77,6 +77,7 @@ command::Session Sessions::get(const ServedModel &model, const std::string &tena
     session.domain = domain_of(tenant);
     auto options = command::sized<stasis_load_options>();
     options.session = &session;
+    options.flags = STASIS_LOAD_SKIP_KNOWN; // a conversation's turns, and others over one prompt
     stasis_session *got = nullptr;
     stasis_error error{};
     const stasis_status status = stasis_store_get(

@@ -230,6 +230,8 @@ pub struct LoadOptions<'a> {
     pub any_profile: bool,
     /// Also the state before the last commit, where the root of the last one is damaged.
     pub accept_older: bool,
+    /// Pages that are in memory under the digests that the file names are not read.
+    pub skip_known: bool,
     /// None: all but the reserve as saved.
     pub session: Option<SessionOptions>,
     /// Ends the call.

@@ -151,7 +151,8 @@ pub(crate) fn load(
         flags: if options.no_recompute { sys::STASIS_LOAD_NO_RECOMPUTE } else { 0 }
             | if options.trusted { sys::STASIS_LOAD_TRUSTED } else { 0 }
             | if options.any_profile { sys::STASIS_LOAD_ANY_PROFILE } else { 0 }
-            | if options.accept_older { sys::STASIS_LOAD_ACCEPT_OLDER } else { 0 },
+            | if options.accept_older { sys::STASIS_LOAD_ACCEPT_OLDER } else { 0 }
+            | if options.skip_known { sys::STASIS_LOAD_SKIP_KNOWN } else { 0 },
         session: session.as_ref().map_or(ptr::null(), |session| session as *const _),
         cancel: crate::cancel::raw_of(options.cancel),
         timeout_ms: crate::cancel::raw_ms(options.timeout),
