@@ -112,6 +112,26 @@ class Waiting(ServerTest):
                 text = self.check(name, COMPLETIONS, body)["text"]
                 self.assertEqual(text.replace("".join(MORE), ""), said)
 
+    def test_a_prompt_that_fills_its_page(self):
+        """It is computed, and has no place for a token behind it: it is not computed twice."""
+        model, texts = self.folder / "model", MORE[:50]
+        scripted_model.write(model, {"\n": texts})
+        for path, body in ((CHAT, {"messages": [{"role": "user", "content": "a"}]}),
+                           (COMPLETIONS, {"prompt": "a\n", "max_tokens": 60})):
+            body.update(n=CHOICES, temperature=0)
+            server = self.serve(model)
+            pages = self.prompt_of(server, path, body, 0) // PAGE
+            alone, page = self.whole(server, path, body), self.page_bytes(server)
+            self.assertEqual(alone["usage"]["prompt_tokens"], pages * PAGE)
+            server.kill()
+            limit, waited = time.monotonic() + 60, False
+            while not waited:  # until they ran together
+                self.assertLess(time.monotonic(), limit)
+                server = self.serve(model, "--kv-budget", (pages + CHOICES - 1) * page)
+                self.assertEqual(self.whole(server, path, body), alone)
+                waited = self.metrics(server)["stasis_waits_total"] > 0
+                server.kill()
+
     def test_a_client_leaves_choices_that_wait(self):
         """They go, and what they held is another's."""
         body = {"messages": [{"role": "user", "content": turns_of(LLAMA)[0]["user"]}],
@@ -140,3 +160,28 @@ class Waiting(ServerTest):
             left = metrics["stasis_replies_left_total"] - before
             self.assertEqual(metrics["stasis_waiting"], 0)
         self.assertEqual(self.post(server, CHAT, body)["choices"], alone)
+
+    def test_time_counts_from_the_request(self):
+        """One that waits until its time is over gets no other."""
+        prompt = [5 + i % 900 for i in range(63 * PAGE - 32)]
+        long = {"prompt": prompt, "max_tokens": 2, "temperature": 0}
+        server = self.serve(LLAMA)
+        page, began = self.page_bytes(server), time.monotonic()
+        self.post(server, COMPLETIONS, long)
+        enough = round(2000 * (time.monotonic() - began)) + 100  # milliseconds
+        server.kill()
+        server = self.serve(LLAMA, "--kv-budget", 63 * page, "--timeout-ms", enough)
+        limit, status, last = time.monotonic() + 60, 200, None
+        while status != 504:  # until it came in time to wait for most of its own
+            self.assertLess(time.monotonic(), limit, last)
+            busy, stream = server.open("POST", RESPONSES, {
+                "input": "a", "max_output_tokens": 3900, "logit_bias": ENDLESS, "stream": True})
+            stream.readline()
+            prompt[0] += 1  # no page of it is there
+            status, data = server.ask("POST", COMPLETIONS, long)
+            last = json.loads(stream.read().split(b"data: ")[-1])["response"]
+            busy.close()
+        self.assertEqual(json.loads(data)["error"]["code"], "timeout")
+        self.assertEqual(last["status"], "incomplete")  # whose time was over as well
+        self.assertLess(last["usage"]["output_tokens"], 3900)
+        self.assertGreater(self.metrics(server)["stasis_waits_total"], 0)

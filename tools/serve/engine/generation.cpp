@@ -231,8 +231,15 @@ command::TextStream Generation::make_stream() const {
     return command::TextStream(made);
 }
 
+uint64_t Generation::position_of(const Choice &choice) {
+    auto info = sized<stasis_session_info>();
+    stasis_session_get_info(choice.session.get(), &info, nullptr); // between two tries
+    return info.position;
+}
+
 void Generation::submit(Choice &choice) {
-    const bool with_prompt = choice.drawn == 0;
+    // An earlier try may have computed it, and had no place for a token behind it.
+    const bool with_prompt = choice.position_before == choice.begin;
     auto options = sized<stasis_generate_options>();
     uint64_t most = request_.tokens_max.value_or(0);
     if (engine_.limits().tokens_max != 0) {
@@ -375,7 +382,7 @@ void Generation::prepare() {
 // Submits a choice whose turn it is.
 void Generation::go(Choice &choice) {
     try {
-        choice.drawn_before = choice.drawn;
+        choice.position_before = position_of(choice);
         submit(choice);
     } catch (const api::Refused &refused) {
         const std::shared_ptr<Generation> self = std::move(choice.self);

@@ -41,7 +41,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
         uint64_t begin = 0;                       // positions that the session had
         uint64_t reused = 0;                      // stasis_session_info::tokens_reused then
         uint64_t drawn = 0;                       // by earlier tries
-        uint64_t drawn_before = 0;                // by those before the last one
+        uint64_t position_before = 0;             // at which the last one began
         command::TextStream stream;               // of all tries: no wait shows in what it gives
         bool stopped = false;                     // by one of its stop strings
         std::string text;                         // what it has given
@@ -82,6 +82,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     void begin_reply();
     void configure(stasis_session *session, uint32_t choice) const;
     command::TextStream make_stream() const;
+    static uint64_t position_of(const Choice &choice);
     void submit(Choice &choice);
     void go(Choice &choice);
     Line::Go going(Choice &choice);

@@ -224,8 +224,9 @@ bool Generation::try_again(Choice &choice) {
         go(choice);
         return true;
     }
-    const bool moved = choice.drawn != choice.drawn_before, begun = choice.drawn != 0;
-    if (!model_->line().wait({this, &choice}, going(choice), begun, moved)) {
+    const uint64_t position = position_of(choice);
+    const bool moved = position != choice.position_before, begun = choice.drawn != 0;
+    if (!model_->line().wait({this, &choice}, going(choice), position != choice.begin, moved)) {
         choice.self = nullptr;
         return false;
     }
