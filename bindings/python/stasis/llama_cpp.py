@@ -96,26 +96,34 @@ class Llama:
         self.model_path = model_path
         self._seed = seed or 0
         self._capacity = min(n_ctx or 0, self.model.info.context)
-        self.session = self.model.session(capacity=self._capacity)
+        self._session: Optional[Session] = None
+
+    @property
+    def session(self) -> Session:
+        """The session, made when it is first used: a model may make embeddings alone."""
+        if self._session is None:
+            self._session = self.model.session(capacity=self._capacity)
+        return self._session
 
     def close(self) -> None:
         """Closes session and model."""
-        self.session.close()
+        if self._session is not None:
+            self._session.close()
         self.model.close()
 
     # ---- Facts ----
 
     def n_ctx(self) -> int:
-        """Returns the most positions of the session."""
-        return self.session.info.capacity
+        """Returns the most positions of the session, or of a text where there can be none."""
+        return self._capacity or self.model.info.context
 
     def n_vocab(self) -> int:
         """Returns the number of tokens."""
         return self.model.info.vocabulary
 
     def n_embd(self) -> int:
-        """Returns the width of the residual stream, and of vectors."""
-        return self.model.info.hidden
+        """Returns the numbers of a vector."""
+        return self.model.embed_info.dimension
 
     def token_bos(self) -> int:
         """Returns the token that begins a sequence; -1: none."""
@@ -187,8 +195,9 @@ class Llama:
     def load_state(self, state: LlamaState) -> None:
         """Goes on from a state, of this or another process."""
         loaded = Session.load(self.model, io.BytesIO(state.saved), capacity=self._capacity)
-        self.session.close()
-        self.session = loaded
+        if self._session is not None:
+            self._session.close()
+        self._session = loaded
 
     # ---- Completions ----
 
@@ -363,13 +372,10 @@ class Llama:
         prompted = [self.tokenize(each.encode()) for each in texts]
         count = sum(map(len, prompted))
         pooling = None if info.pooling else "mean"
-        if truncate:
-            given: Sequence[Any] = [tokens[:info.tokens_max] if len(tokens) > info.tokens_max
-                                    else text for text, tokens in zip(texts, prompted)]
-        else:
-            given = texts
-        vectors: List[List[float]] = [list(each) for each in
-                                      self.model.embed(given, pooling=pooling)]
+        given: Sequence[Any] = [
+            tokens[:info.tokens_max] if truncate and len(tokens) > info.tokens_max else text
+            for text, tokens in zip(texts, prompted)]
+        vectors: List[List[float]] = [list(v) for v in self.model.embed(given, pooling=pooling)]
         if normalize:
             vectors = [scaled(vector) for vector in vectors]
         result = vectors[0] if isinstance(input, str) else vectors

@@ -18,6 +18,7 @@ DATA = ROOT / "tests/data"
 GEMMA = DATA / "recall-gemma3"
 LLAMA = DATA / "recall-llama"
 EMBEDDING = DATA / "zoo/qwen3-embedding"
+BOTH_WAYS = DATA / "zoo/embedding-gemma"  # makes embeddings alone
 WITHOUT_TOKENIZER = DATA / "zoo/llama-gqa-untied"
 FIRST = "Let's start by defining a variable k equal to 5. What is k?"
 SECOND = "Now set a new variable m equal to k multiplied by 11. What is m?"

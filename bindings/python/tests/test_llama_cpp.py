@@ -4,7 +4,8 @@ import json
 import unittest
 import warnings
 
-from fixture import Case, EMBEDDING, FIRST, GEMMA, LLAMA, SECOND, WITHOUT_TOKENIZER, model
+from fixture import (BOTH_WAYS, Case, EMBEDDING, FIRST, GEMMA, LLAMA, SECOND, WITHOUT_TOKENIZER,
+                     model)
 import stasis
 from stasis.llama_cpp import Llama, LlamaGrammar, plain_message
 
@@ -315,6 +316,25 @@ class Steps(Case):
         found = self.llm.create_embedding(["k is 5.", "m"])
         self.assertEqual(found["data"][0]["embedding"], one)
         self.assertEqual(found["usage"], {"prompt_tokens": count, "total_tokens": count})
+
+    def test_a_model_that_makes_embeddings_alone(self):
+        """It has no session, and its vectors are not as wide as its layers."""
+        llm = Llama(str(BOTH_WAYS), embedding=True, verbose=False)
+        self.addCleanup(llm.close)
+        self.assertEqual((llm.model.info.hidden, llm.n_embd(), llm.n_ctx()), (64, 48, 2048))
+        vector, = llm.model.embed([[2, 5, 7]])
+        self.assertEqual(len(vector), llm.n_embd())
+        with self.assertRaises(stasis.UnsupportedError):
+            llm.eval([2, 5, 7])
+
+    def test_n_ctx_is_that_of_the_session(self):
+        for asked, most in ((0, 4096), (512, 512), (100000, 4096)):
+            llm = Llama(str(GEMMA), n_ctx=asked)
+            self.addCleanup(llm.close)
+            self.assertEqual(llm.n_ctx(), most)
+            self.assertEqual(llm.session.info.capacity, most)
+            llm.load_state(llm.save_state())
+            self.assertEqual((llm.n_ctx(), llm.session.info.capacity), (most, most))
 
     def test_a_gpu_that_is_not_there(self):
         """The results are the same on the CPU, and the program is told."""
