@@ -49,7 +49,7 @@ typedef struct stasis_embed_options {
     uint32_t struct_size;
     uint32_t pooling;   /* STASIS_POOLING_...; 0: as the files say */
     const char *prompt; /* the name of one of the model's prompts; NULL: the default one */
-    uint32_t chunk;     /* positions computed together; 0: chosen */
+    uint32_t chunk;     /* positions computed together; 0: chosen; attention both ways: ignored */
     uint32_t reserved;  /* 0 */
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* positions of this call */

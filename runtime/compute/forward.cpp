@@ -52,9 +52,11 @@ void run_layers(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
 void forward(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
     assert(pass.row_count > 0 && pass.row_count <= pass.rows);
     assert(pass.tokens.size() == pass.row_count);
-    for (const Sequence &each : pass.all()) { // a whole text: its rows see each other
-        assert(!pass.network.config.bidirectional || each.begin == 0);
-        static_cast<void>(each);
+    for (const Sequence &each : pass.all()) {
+        if (pass.network.config.bidirectional && each.begin != 0) {
+            fail(Status::unsupported,
+                 "attention that looks both ways needs the whole text at once");
+        }
     }
     pass.network.backend->run(pass, watch, done, total);
 }

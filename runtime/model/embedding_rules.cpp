@@ -16,6 +16,7 @@ namespace stasis {
 namespace {
 
 constexpr size_t kFileMax = 1U << 20;
+constexpr size_t kDenseMax = 8; // a list may name one layer again and again
 constexpr char kPoolingKey[] = ".pooling_type";
 
 struct PoolingName {
@@ -119,6 +120,9 @@ void read_modules(const ModelFolder &folder, uint32_t hidden, EmbeddingRules &ru
         if (step == Step::pooling) {
             read_pooling(folder, place + "/config.json", rules);
         } else if (step == Step::dense) {
+            if (rules.dense.size() == kDenseMax) {
+                refuse(path, "more than " + std::to_string(kDenseMax) + " dense layers");
+            }
             rules.dense.push_back(read_embedding_dense(folder, place, rules.dimension(hidden)));
         }
     }

@@ -49,6 +49,7 @@ void check_draft(const DraftOptions &options, const Model &target) {
         return;
     }
     const Model &draft = *options.model;
+    require_sessions(draft); // it computes a log as it grows
     if (draft.config.vocabulary != target.config.vocabulary) {
         fail(Status::model_mismatch,
              "the draft model has a vocabulary of %u tokens, the session's model one of %u",

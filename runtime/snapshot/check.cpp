@@ -99,7 +99,6 @@ bool has_long_rope(const ModelIdentity &stored, const Model &model) {
 }
 
 void check_identity(const ModelIdentity &stored, const Model &opened) {
-    require_sessions(opened);
     const ModelIdentity &model = opened.identity_of(has_long_rope(stored, opened));
     if (stored.architecture != model.architecture) {
         refuse(Element::model_config, "architecture: ", stored.architecture, model.architecture);
@@ -117,6 +116,7 @@ void check_identity(const ModelIdentity &stored, const Model &opened) {
     if (stored.chat_template != model.chat_template) {
         refuse(Element::tokenizer, "chat template: ", stored.chat_template, model.chat_template);
     }
+    require_sessions(opened); // last, so that another model's snapshot is a mismatch
 }
 
 void check_geometry(const State &state, const Model &model) {

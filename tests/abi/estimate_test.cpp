@@ -133,10 +133,13 @@ void check_estimate(const std::string &path, bool copy) {
     CHECK(std::memcmp(&session, &said, sizeof said) == 0);
 
     // The first long append takes the workspace; attention and experts some more.
-    if (info.context < 512) {
+    stasis_session *made = nullptr;
+    const stasis_status sessions = stasis_session_create(model.get(), nullptr, &made, &error);
+    REQUIRE((sessions == STASIS_OK || std::string(info.architecture) == "embedding_gemma"));
+    const Session long_one(made);
+    if (info.context < 512 || sessions != STASIS_OK) {
         return;
     }
-    const Session long_one = create(model.get());
     Tokens tokens = some_tokens(512);
     for (stasis_token &token : tokens) {
         token %= info.vocabulary;

@@ -6,6 +6,8 @@
 #include "runtime/kernels/bf16.h"
 #include "runtime/quantize/quantize.h"
 #include "runtime/session/session.h"
+#include "runtime/snapshot/check.h"
+#include "runtime/snapshot/export.h"
 #include "tests/runtime/embedded.h"
 #include "tests/runtime/failure.h"
 #include "tests/runtime/golden_tensors.h"
@@ -289,8 +291,17 @@ TEST_CASE(
     CHECK(first(5) != first(6));
 }
 
-TEST_CASE("embed: a bidirectional model has no sessions") {
+TEST_CASE("embed: a bidirectional model has no sessions, and drafts for none") {
     const auto model = open(kBothWays);
+    const auto other = open("zoo/gemma3-text");
+    REQUIRE(other->config.vocabulary == model->config.vocabulary);
+    Session drafted(other, TimelineOptions{});
+    DraftOptions options;
+    options.model = model;
+    expect_error(Status::unsupported, {"both ways"}, [&] { drafted.set_draft(options); });
+    const State state = export_state(drafted);
+    expect_error(Status::model_mismatch, {"architecture"},
+                 [&] { check_identity(state.model, *model); });
     expect_error(Status::unsupported, {"both ways", "no sessions"},
                  [&] { Session(model, TimelineOptions{}); });
     CHECK(model->identity.config.end() !=

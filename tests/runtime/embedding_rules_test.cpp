@@ -123,6 +123,25 @@ TEST_CASE("read_embedding_rules: dense layers that make no sense are named, and 
     const EmbeddingModel files("zoo/embedding-gemma", false);
     std::filesystem::remove(files.path.file(kWeights));
     CHECK(files.open()->embedding.refusal.find("safetensors") != std::string::npos);
+    std::filesystem::copy(test_data("zoo/embedding-gemma/") + kWeights, files.path.file(kWeights));
+    REQUIRE(files.open()->embedding.refusal.empty());
+
+    // One small layer, named again and again.
+    std::string list =
+        R"([{"path": "", "type": "Transformer"}, {"path": "1_Pooling", "type": "Pooling"})";
+    for (size_t i = 0; i < 9; ++i) {
+        list += R"(, {"path": "9_Dense", "type": "Dense"})";
+    }
+    const std::string head =
+        R"({"linear.weight":{"dtype":"F32","shape":[64,64],"data_offsets":[0,16384]}})";
+    std::filesystem::create_directories(files.path.file("9_Dense"));
+    files.write("9_Dense/model.safetensors",
+                gguf_number<uint64_t>(head.size()) + head + std::string(16384, '\0'));
+    files.write("9_Dense/config.json", R"({"in_features": 64, "out_features": 64, "bias": false})");
+    files.write(kOrder, list + "]");
+    CHECK(files.open()->embedding.refusal.find("more than 8 dense layers") != std::string::npos);
+    files.write(kOrder, read_bytes(test_data("zoo/embedding-gemma/modules.json")));
+
     std::string bytes = read_bytes(test_data("zoo/embedding-gemma/") + kWeights);
     const uint32_t infinity = 0x7F800000U;
     std::memcpy(bytes.data() + bytes.size() - sizeof infinity, &infinity, sizeof infinity);

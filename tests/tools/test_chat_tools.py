@@ -218,10 +218,14 @@ class Tools(Scripted):
         for option in tools[:2], ["--thinking", "off"]:
             self.refused("chat", self.model, *option, "--session", path, text="hello\n",
                          names=[path, "not the messages", "--replace"])
-        # With them, and then without: the messages are gone.
+        # With them, and then without, which is said.
         self.chat(self.model, ["hello"], *tools, "--replace")
+        plain = self.run_command("chat", self.model, "--session", path)
+        self.assertIn("[held with --tools or --thinking before", plain.stderr.decode())
+        self.chat(self.model, ["hello"], *tools)
         self.assertNotIn("message", self.chat(self.model, ["hello"], "--session", path)[0])
-        self.refused("chat", self.model, *tools, text="hello\n", names=["not the messages"])
+        self.refused("chat", self.model, *tools, text="hello\n",
+                     names=[path, "went on without them"])
         # Another program went on.
         self.chat(self.model, ["hello"], *tools, "--replace")
         self.ok("run", self.model, "--resume", path, "--save", path, "--prompt", "x", "-n", 1)

@@ -7,7 +7,7 @@ import threading
 
 import scripted_model
 from served import ServerTest
-from stasis_process import GEMMA, LLAMA, turns_of
+from stasis_process import DATA, GEMMA, LLAMA, turns_of
 
 CONVERSATIONS, RESPONSES = "/v1/conversations", "/v1/responses"
 ENDLESS = {"2": -100, "4": -100}  # no end token: as many tokens as were asked for
@@ -57,6 +57,20 @@ class Conversations(ServerTest):
                     server = self.serve(LLAMA, *place)
             self.assertEqual(self.get(server, f"{CONVERSATIONS}/{conversation}")["metadata"],
                              {"topic": "numbers"})
+
+    def test_beside_a_model_that_makes_embeddings_alone(self):
+        """It comes first, and has no sessions: what is stored is the other model's."""
+        for place in self.places():
+            server = self.serve(DATA / "zoo/embedding-gemma", LLAMA, *place)
+            conversation = self.create(server)
+            kept = self.turn(server, users()[0], model=LLAMA.name, conversation=conversation)
+            self.assertEqual(server.end(), 0)
+            if place:
+                server = self.serve(DATA / "zoo/embedding-gemma", LLAMA, *place)
+                self.assertEqual(self.get(server, f"{RESPONSES}/{kept['id']}")["id"], kept["id"])
+                self.assertEqual(len(self.texts(server, conversation)), 2)
+                state = kept["id"].removeprefix("resp_")
+                self.assertGreater(self.get(server, f"/v1/sessions/{state}")["position"], 20)
 
     def test_instructions_are_of_their_turn(self):
         server = self.serve(LLAMA)

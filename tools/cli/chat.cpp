@@ -48,20 +48,27 @@ void check_not_begun(const stasis_session *session, const std::string &path) {
     }
 }
 
+// Says that a turn was cut. Throws Failure where lines would follow that nobody typed after it.
+void note_cut(Talk::Outcome outcome, const char *part) {
+    if (outcome == Talk::Outcome::not_taken) {
+        say(std::string("[interrupted: ") + part + " not taken]");
+    }
+    if (outcome != Talk::Outcome::whole && !input_is_terminal()) {
+        throw Failure("interrupted: the turns that follow were not read");
+    }
+}
+
 // Plays the lines of standard input, each a user turn.
 void play_lines(Talk &talk, MessageInput &input) {
+    if (talk.waits()) {
+        note_cut(talk.go_on(), "the results were");
+    }
     for (chat::Message line = input.read(); line.end == chat::Message::End::text;
          line = input.read()) {
         if (line.text.empty()) {
             continue;
         }
-        const Talk::Outcome outcome = talk.play_turn(line.text);
-        if (outcome == Talk::Outcome::not_taken) {
-            say("[interrupted: this turn was not taken]");
-        }
-        if (outcome != Talk::Outcome::whole && !input_is_terminal()) {
-            throw Failure("interrupted: the turns that follow were not read");
-        }
+        note_cut(talk.play_turn(line.text), "this turn was");
     }
 }
 
@@ -100,8 +107,9 @@ int hold_chat(const ChatChoice &choice) {
     if (resume && conversation != nullptr) {
         past.turns = chat::restore_conversation(session.get(), choice.session, *conversation);
         past.system.clear(); // it is one of the messages
-    } else if (resume) {
-        chat::forget_conversation(session.get());
+    } else if (resume && chat::keeps_conversation(session.get())) {
+        say("[held with --tools or --thinking before; what is said without them is not among its "
+            "messages, and then they cannot be taken up again]");
     }
     if (!resume || !choice.generation.given.empty()) {
         past.sampling = copy_sampling(chosen_sampling(choice.generation, model.get()));
@@ -120,7 +128,6 @@ int hold_chat(const ChatChoice &choice) {
         check_not_begun(session.get(), choice.session);
         talk.begin_with_system(choice.system);
     }
-    talk.go_on();
     if (with_people) {
         chat::People(choice, model.get(), talk, *input).converse();
     } else {

@@ -51,9 +51,7 @@ void keep_conversation(stasis_session *session, const Conversation &conversation
 
 std::vector<Turn> restore_conversation(const stasis_session *session, const std::string &path,
                                        Conversation &conversation) {
-    size_t length = 0;
-    stasis_error error{};
-    if (stasis_session_get_data(session, kName, nullptr, 0, &length, &error) == STASIS_NOT_FOUND) {
+    if (!keeps_conversation(session)) {
         throw Failure("--session: " + path +
                       ": it has the tokens of its messages, not the messages, which tools and "
                       "switched thoughts need (--replace begins anew)");
@@ -84,12 +82,10 @@ std::vector<Turn> restore_conversation(const stasis_session *session, const std:
     return turns;
 }
 
-void forget_conversation(stasis_session *session) {
+bool keeps_conversation(const stasis_session *session) {
+    size_t length = 0;
     stasis_error error{};
-    const stasis_status status = stasis_session_set_data(session, kName, nullptr, 0, &error);
-    if (status != STASIS_NOT_FOUND) {
-        check(status, error, "the messages");
-    }
+    return stasis_session_get_data(session, kName, nullptr, 0, &length, &error) != STASIS_NOT_FOUND;
 }
 
 } // namespace command::chat

@@ -19,7 +19,7 @@ void keep_conversation(stasis_session *session, const Conversation &conversation
 std::vector<Turn> restore_conversation(const stasis_session *session, const std::string &path,
                                        Conversation &conversation);
 
-// Removes them, for the session goes on without them.
-void forget_conversation(stasis_session *session);
+// Whether the session has messages.
+bool keeps_conversation(const stasis_session *session);
 
 } // namespace command::chat

@@ -32,6 +32,9 @@ void People::converse() {
     }
     // Where Ctrl-C is not read as a key, at the prompt it ends the process.
     const InterruptsIgnored always(input_.edits());
+    if (talk_.waits()) {
+        go_on();
+    }
     for (bool goes_on = true; goes_on;) {
         const Message message = input_.read();
         const InterruptsIgnored saved(true);
@@ -43,6 +46,19 @@ void People::converse() {
     }
     if (talk_.unsaved()) {
         talk_.save();
+    }
+}
+
+// Asks for the results that a resumed conversation waits for. What fails can be taken back.
+void People::go_on() {
+    const InterruptsIgnored saved(true);
+    try {
+        note(talk_.go_on());
+    } catch (const NoRoom &failure) {
+        say(std::string("stasis: ") + failure.what());
+        say(advice_when_full(talk_));
+    } catch (const Failure &failure) {
+        say(std::string("stasis: ") + failure.what());
     }
 }
 

@@ -17,6 +17,7 @@ class People {
     void converse();
 
   private:
+    void go_on();
     bool hear(const Message &message);
     void send(const std::string &text);
     bool obey(const std::string &line);

@@ -89,7 +89,8 @@ Talk::Talk(const ChatChoice &choice, stasis_session *session, Conversation *conv
 }
 
 Talk::Outcome Talk::go_on() {
-    return calls_.empty() ? Outcome::whole : follow(Outcome::whole);
+    taken_ = true; // the turn is in the session
+    return follow(Outcome::whole);
 }
 
 bool Talk::append(const std::string &text, stasis_cancel *cancel) {
@@ -311,13 +312,25 @@ void Talk::begin_with_system(const std::string &text) {
     }
 }
 
+// Puts the messages beside the tokens. A session that cannot hold them is saved without.
+void Talk::keep(stasis_session *session) const {
+    if (conversation_ == nullptr) {
+        return;
+    }
+    try {
+        keep_conversation(session, *conversation_, past_.turns);
+    } catch (const Failure &failure) {
+        say(std::string("[saved without the messages, so it cannot be resumed with tools or "
+                        "thoughts: ") +
+            failure.what() + "]");
+    }
+}
+
 void Talk::save() {
     if (path_.empty()) {
         return;
     }
-    if (conversation_ != nullptr) {
-        keep_conversation(session_, *conversation_, past_.turns);
-    }
+    keep(session_);
     save_session(session_, path_, saving_);
     saving_.replace = false; // the file now belongs to this conversation
     unsaved_ = false;
@@ -344,9 +357,7 @@ void Talk::save_copy(const std::string &command, const std::string &path) const 
     stasis_error error{};
     check(stasis_session_fork(session_, &child, &error), error, "fork");
     const Session copy(child);
-    if (conversation_ != nullptr) {
-        keep_conversation(child, *conversation_, past_.turns);
-    }
+    keep(child);
     SaveChoice saving = saving_;
     saving.replace = false;
     save_session(copy.get(), path, saving);

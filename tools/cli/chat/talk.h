@@ -47,7 +47,9 @@ class Talk {
     Talk(const ChatChoice &choice, stasis_session *session, Conversation *conversation,
          MessageInput &input, Past past);
 
-    // Asks for the results of calls that a resumed conversation waits for, and plays what follows.
+    // Whether the last reply has calls whose results were not given.
+    bool waits() const { return !calls_.empty(); }
+    // Asks for these results, as after a reply of this process, and plays what follows.
     Outcome go_on();
     // Plays a user turn: its reply, and while a reply has calls, their results and the next one;
     // saved after each reply. After not_taken, and after an exception unless taken(), the session
@@ -78,6 +80,7 @@ class Talk {
 
   private:
     bool append(const std::string &text, stasis_cancel *cancel);
+    void keep(stasis_session *session) const;
     Outcome take(const std::string &text);
     Outcome reply(stasis_cancel *cancel, double seconds_before);
     Outcome follow(Outcome outcome);

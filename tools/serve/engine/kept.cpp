@@ -71,7 +71,12 @@ Kept KeptConversations::create(const std::string &tenant, api::Json messages, ap
     if (store_ != nullptr) {
         stasis_session *made = nullptr;
         stasis_error error{};
-        require(stasis_session_create(models_.front()->model(), nullptr, &made, &error), error);
+        stasis_status status = STASIS_UNSUPPORTED;
+        for (size_t i = 0; i < models_.size() && status == STASIS_UNSUPPORTED; ++i) {
+            // A model that makes embeddings alone has no sessions.
+            status = stasis_session_create(models_[i]->model(), nullptr, &made, &error);
+        }
+        require(status, error);
         kept.root.reset(made);
     }
     put(tenant, kept);
