@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/serve/wire.h"
@@ -26,6 +27,22 @@ struct Told : serve::Timed {
         early = early || Clock::now() < begun + kTime;
         ++times;
     }
+};
+
+// The deadline's thread holds the last of it; its end waits for another that is added.
+struct LateOne : serve::Timed {
+    std::shared_ptr<LateOne> self;
+    std::promise<void> &ending, &added;
+    std::promise<bool> &in_time;
+
+    LateOne(std::promise<void> &tells, std::promise<void> &waits, std::promise<bool> &result)
+        : ending(tells), added(waits), in_time(result) {}
+    ~LateOne() override {
+        constexpr std::chrono::minutes kLimit{1}; // only a broken program needs it
+        ending.set_value();
+        in_time.set_value(added.get_future().wait_for(kLimit) == std::future_status::ready);
+    }
+    void expire() override { self = nullptr; }
 };
 
 } // namespace
@@ -94,6 +111,20 @@ TEST_CASE("Deadlines: each is told once, and none before its time") {
         CHECK(told->times == 1);
         CHECK_FALSE(told->early);
     }
+}
+
+TEST_CASE("Deadlines: while one that is late ends, others are added") {
+    std::promise<void> ending, added;
+    std::promise<bool> in_time;
+    serve::Deadlines deadlines(1);
+    auto waiting = std::make_shared<LateOne>(ending, added, in_time);
+    waiting->self = waiting;
+    const std::weak_ptr<LateOne> weak = std::exchange(waiting, nullptr);
+    deadlines.add(weak);
+    ending.get_future().wait();
+    deadlines.add(std::make_shared<Told>());
+    added.set_value();
+    CHECK(in_time.get_future().get());
 }
 
 TEST_CASE("Deadlines: without a time nobody is told, and a long one does not keep the end") {

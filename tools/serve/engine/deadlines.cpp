@@ -42,12 +42,13 @@ void Deadlines::run(const std::stop_token &stop) {
             changed_.wait_until(lock, stop, until, [] { return false; });
             continue; // the first may be another one by now
         }
-        const std::shared_ptr<Timed> late = running_.front().timed.lock();
+        std::shared_ptr<Timed> late = running_.front().timed.lock();
         running_.pop_front();
         lock.unlock(); // the last reference to it may be this one
         if (late) {
             late->expire();
         }
+        late = nullptr; // its end may take long, and add() waits for the lock
         lock.lock();
     }
 }
