@@ -12,7 +12,8 @@ constexpr size_t kWithSize = size_t{1} << 20;  // of an object, that come with i
 constexpr size_t kPartBytes = size_t{4} << 20; // that one request reads
 constexpr size_t kPartsAtOnce = 8;
 constexpr size_t kFetchedMax = size_t{64} << 20, kSeenMax = 4096; // bytes, keys: remembered
-constexpr int kRounds = 8; // of a put whose object comes and goes
+constexpr size_t kUnseenMax = 256; // more than threads that are between a get and a put
+constexpr int kRounds = 8;         // of a put whose object comes and goes
 
 const char *const kMarker = ".stasis-store", *const kMarked = "stasis-store 1\n";
 
@@ -99,6 +100,11 @@ std::optional<uint64_t> Objects::size(const std::string &key) {
     if (std::optional<Bytes> kept = cache_.get(key)) {
         const uint64_t size = kept->size();
         keep({key, std::move(*kept)});
+        const std::lock_guard held(mutex_);
+        unseen_.push_back(key);
+        if (unseen_.size() > kUnseenMax) {
+            unseen_.pop_front();
+        }
         return size;
     }
     Bytes bytes(kWithSize);
@@ -239,10 +245,16 @@ bool Objects::touch(const std::string &key) {
 }
 
 void Objects::put(const std::string &key, std::span<const uint8_t> bytes) {
-    bool there = false;
+    bool there = false, unseen = false;
     {
         const std::lock_guard held(mutex_);
         there = seen_.erase(key) != 0;
+        unseen = std::erase(unseen_, key) != 0;
+    }
+    // A repair has compared what the cache holds: what the service holds may be damaged.
+    if (unseen) {
+        replace(key, bytes);
+        return;
     }
     const Question question{"PUT", full(key), "", {{"if-none-match", "*"}}, bytes};
     for (int round = 0; round < kRounds; ++round) {

@@ -63,8 +63,9 @@ class Objects {
     Service service_;
     Cache cache_;
     std::mutex mutex_;
-    std::deque<Fetched> fetched_; // objects that came with their size
-    std::set<std::string> seen_;  // objects that were there when they were last looked for
+    std::deque<Fetched> fetched_;    // objects that came with their size
+    std::set<std::string> seen_;     // objects that were there when they were last looked for
+    std::deque<std::string> unseen_; // whose bytes came from the cache alone, the last of them
 };
 
 } // namespace stasis_s3

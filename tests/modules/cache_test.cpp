@@ -10,6 +10,7 @@
 #include "fake_s3.h"
 #include "modules/s3/sign.h"
 #include "tests/format/backends.h"
+#include "tests/format/store_case.h"
 
 using namespace stasis;
 using namespace stasis::format;
@@ -97,6 +98,47 @@ TEST_CASE("Cache: it makes no put count, and says of no object that it is there"
     CHECK(!backend->get(key_of(refused))); // what was refused is not kept
     backend->put(key_of(bytes), bytes);
     CHECK((open_fake(stasis_s3::fake_settings("uncounted"))->get(key_of(bytes)) == bytes));
+}
+
+TEST_CASE("Cache: what it alone answered for is put whatever the service holds") {
+    const ScratchFolder scratch;
+    const auto plain = open_fake(stasis_s3::fake_settings("mended"));
+    const auto backend = open_fake(with_cache("mended", scratch.path("cache")));
+    for (const size_t size : {5000U, 3'000'000U}) { // which comes with its size, or does not
+        const Bytes bytes = whole_bytes(6, size);
+        backend->put(key_of(bytes), bytes);
+        Bytes damaged = bytes;
+        damaged[size / 2] ^= 1;
+        plain->replace(key_of(bytes), damaged);
+        CHECK(backend->read(key_of(bytes), 0, {}));    // looked for long before, and not put
+        CHECK((backend->get(key_of(bytes)) == bytes)); // as a repair asks for it
+        backend->put(key_of(bytes), bytes);
+        CHECK((plain->get(key_of(bytes)) == bytes));
+        make_trouble("{}");
+        backend->put(key_of(bytes), bytes); // now it is there: refused, and touched
+        CHECK(calls_since() == 2);
+    }
+}
+
+TEST_CASE("Cache: a repair mends what the service holds, whatever is kept") {
+    const ScratchFolder scratch;
+    const State state = sample_state(large_pages(150));
+    const std::shared_ptr<Backend> plain = open_fake(stasis_s3::fake_settings("repaired"));
+    const Store store(open_fake(with_cache("repaired", scratch.path("cache"))));
+    store.put(state, "s", {});
+    const std::vector<std::string> keys = keys_of(*plain, kObjectPrefix);
+    REQUIRE(keys.size() > 3);
+    for (const std::string &key : keys) {
+        Bytes damaged = plain->get(key).value();
+        damaged[damaged.size() / 2] ^= 1;
+        plain->replace(key, damaged);
+    }
+    check_same(state, whole(store, "s")); // from the cache
+    CHECK(error_of([&] { whole(Store(plain), "s"); }).substr(0, 2) == "6 ");
+    StorePutOptions options;
+    options.overwrite = options.repair = true;
+    store.put(state, "s", options);
+    check_same(state, whole(Store(plain), "s"));
 }
 
 TEST_CASE("Cache: roots, and objects whose names are no digests, are not kept") {
