@@ -230,11 +230,13 @@ StorePut Store::write(const State &state, const Current &current, const StorePut
     try {
         put.contents = write_sections(state, old.get(), sequence, sink.sink(), save);
     } catch (const Error &error) {
-        // A lender that cannot be read is as one that is damaged: the put does without it.
-        if (error.status() == Status::io && lender && lender->ranges->failed()) {
-            throw Error(Status::corrupt, error.what());
+        if (error.status() != Status::io || !lender || !lender->ranges->failed()) {
+            throw;
         }
-        throw;
+        // A lender that cannot be read now says nothing of what is stored: it is done without.
+        StorePutOptions alone = options;
+        alone.lender.clear();
+        return write(state, current, alone, whole, root);
     }
     Segment last = sink.finish();
     root.segments.insert(root.segments.end(), sink.segments().begin(), sink.segments().end());
