@@ -436,7 +436,7 @@ void Generation::begin_choices() {
             begin_reply();
         }
     }
-    if (gone_ || failed) { // it may have been cancelled before its choices waited
+    if (gone_ || late_ || failed) { // it may have been cancelled before its choices waited
         model_->line().release(this);
     }
 }
