@@ -220,15 +220,13 @@ struct Asked {
     static char byte_at(uint64_t place) { return static_cast<char>(place * 2654435761U >> 13U); }
     void next() {
         std::string bytes(std::min<uint64_t>(piece, length - at), '\0');
+        uint64_t place = at;
         for (char &byte : bytes) {
-            byte = byte_at(at++);
+            byte = byte_at(place++);
         }
-        exchange->write(std::move(bytes));
+        give_piece(*exchange, at, length, std::move(bytes));
         most = std::max(most.load(), exchange->backlog());
         given = at;
-        if (at == length) {
-            exchange->end();
-        }
     }
     static std::weak_ptr<Asked> begin(const std::shared_ptr<Exchange> &exchange, uint64_t length,
                                       size_t piece) {
@@ -369,4 +367,71 @@ TEST_CASE("Exchange: a transfer ends with the server, with a client that left, a
         CHECK(head.reply().second == "abc");
     }
     CHECK(late.expired());
+}
+
+namespace {
+
+// While a piece is given, its client takes it, and another thread is asked for the next one.
+struct Hasty final : Exchange {
+    const Request &request() const override { return none; }
+    void reply(int, Headers, std::string) override {}
+    void begin(int, Headers) override {}
+    void write(std::string piece) override {
+        calls += piece;
+        if (at < kLength) {
+            std::thread([this] { give_piece(*this, at, kLength, "cd"); }).join();
+        }
+    }
+    void end() override { calls += " end"; }
+    void begin_asked(int, Headers, uint64_t, std::function<void()>) override {}
+    void cut() override {}
+    size_t backlog() const override { return 0; }
+    bool gone() const override { return false; }
+    void on_gone(std::function<void()>) override {}
+
+    static constexpr uint64_t kLength = 4;
+    Request none;
+    uint64_t at = 0;
+    std::string calls;
+};
+
+} // namespace
+
+TEST_CASE("Exchange: who gives a piece leaves the end to who gives the last one") {
+    Hasty exchange;
+    give_piece(exchange, exchange.at, Hasty::kLength, "ab");
+    CHECK(exchange.calls == "abcd end");
+}
+
+TEST_CASE("Exchange: behind the last piece nothing is asked for, and of no bytes nothing is") {
+    Waiting waiting;
+    Running running(waiting.handler());
+    Client client = running.client();
+    const auto settled = [&] { // the server's thread has done what it had to do
+        std::atomic<bool> done{false};
+        running.server.post([&] { done = true; });
+        return wait_until([&] { return done.load(); });
+    };
+    client.send(get("/"));
+    std::shared_ptr<Exchange> exchange = waiting.next();
+    std::atomic<int> asked{0};
+    exchange->begin_asked(200, {}, 5, [&] { ++asked; });
+    client.until("\r\n\r\n");
+    REQUIRE(settled());
+    CHECK(asked == 1);
+    exchange->write("abc");
+    CHECK(client.exactly(3) == "abc");
+    REQUIRE(settled());
+    CHECK(asked == 2);
+    exchange->write("de");
+    CHECK(client.exactly(2) == "de");
+    REQUIRE(settled());
+    CHECK(asked == 2);
+    exchange->end();
+    client.send(get("/"));
+    exchange = waiting.next();
+    exchange->begin_asked(200, {}, 0, [&] { ++asked; });
+    CHECK(has(client.reply().first, "Content-Length: 0\r\n"));
+    REQUIRE(settled());
+    CHECK(asked == 2);
 }

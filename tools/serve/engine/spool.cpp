@@ -47,16 +47,12 @@ struct Sending {
     Engine &engine;
     const std::shared_ptr<http::Exchange> exchange;
     const std::shared_ptr<const Spool> spool;
-    uint64_t at = 0; // on a worker alone, of which one at a time has this
+    uint64_t at = 0; // of the worker that was asked for the next piece
 
     void next() {
         try {
             std::string piece = spool->read(at, kPiece);
-            at += piece.size();
-            exchange->write(std::move(piece));
-            if (at == spool->size()) {
-                exchange->end();
-            }
+            http::give_piece(*exchange, at, spool->size(), std::move(piece));
         } catch (const api::Refused &refused) {
             command::say(refused.message);
             exchange->cut();

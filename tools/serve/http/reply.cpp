@@ -90,6 +90,15 @@ std::string error_text(int status, std::string_view reason) {
     return text.dump() + "\n";
 }
 
+void give_piece(Exchange &exchange, uint64_t &at, uint64_t length, std::string piece) {
+    at += piece.size();
+    const bool last = at == length; // known before others may move it
+    exchange.write(std::move(piece));
+    if (last) {
+        exchange.end();
+    }
+}
+
 void Reply::append_head(int status, const Headers &headers, bool with_length, uint64_t length) {
     if (status < 200 || status > 599) {
         throw std::invalid_argument("the status of a reply is from 200 to 599");
@@ -179,7 +188,7 @@ void Reply::begin_asked(int status, const Headers &headers, uint64_t length,
         throw std::logic_error("a request gets one reply");
     }
     append_head(status, headers, true, length);
-    stage_ = form_.head_only || has_no_body(status) ? Stage::ended : Stage::begun;
+    stage_ = form_.head_only || has_no_body(status) || length == 0 ? Stage::ended : Stage::begun;
     ungiven_ = length;
     if (!gone_ && stage_ == Stage::begun) {
         more_ = std::move(more);
@@ -289,7 +298,8 @@ void Reply::sent(size_t bytes) {
     {
         const std::lock_guard lock(mutex_);
         set_waiting(waiting_ - std::min(waiting_, bytes));
-        if (waiting_ == 0 && more_ && !std::exchange(asked_, true)) {
+        // Not behind the last piece, whose giver has not called `end` yet.
+        if (waiting_ == 0 && more_ && ungiven_ > 0 && !std::exchange(asked_, true)) {
             more = more_;
         }
     }

@@ -58,10 +58,11 @@ class Exchange {
     virtual void end() = 0;
 
     // Begins a reply of `length` bytes in pieces that are asked for, so that no more than one lies
-    // in memory: whenever the client has taken all that it was given, `more` is called once, on the
-    // server's thread; it must neither wait nor throw, and sees to it that `write` and, behind the
-    // last byte, `end` are called soon, on any thread. It lives until the reply has ended or the
-    // client has gone, and may hold this object; where the bytes cannot be had, `cut` ends both.
+    // in memory: whenever the client has taken all that it was given and bytes are missing, `more`
+    // is called once, on the server's thread; it must neither wait nor throw, and sees to it that
+    // `give_piece` is called soon, on any thread. It lives until the reply has ended or the client
+    // has gone, and may hold this object; where the bytes cannot be had, `cut` ends both. Of a
+    // reply of no bytes its head is all.
     virtual void begin_asked(int status, Headers headers, uint64_t length,
                              std::function<void()> more) = 0;
     // Cuts a reply in pieces: the client sees that it is not whole.
@@ -79,6 +80,11 @@ class Exchange {
     // throw, and not hold this object, which would then live as long as the connection.
     virtual void on_gone(std::function<void()> callback) = 0;
 };
+
+// Gives the next piece of a reply of `length` bytes that was begun by `begin_asked`, and behind its
+// last byte the end. `at`, which is moved, says how many were given. The client may take the piece,
+// and the one behind it be asked for on another thread, before this returns.
+void give_piece(Exchange &exchange, uint64_t &at, uint64_t length, std::string piece);
 
 // Of a body these bytes are always taken: however many large ones come, small requests go on.
 inline constexpr size_t kSmallBody = size_t{64} << 10;
