@@ -92,6 +92,7 @@ class Generation : public std::enable_shared_from_this<Generation>, public Pinge
     void finish_text(Choice &choice) const;
     void read_reply(Choice &choice, bool complete) const;
     void add_likelihoods(Choice &choice) const;
+    bool has_single_call() const;
     bool ends_with_call() const;
     void end_at_call(Choice &choice, uint64_t position);
     void read_single_call(Choice &choice);

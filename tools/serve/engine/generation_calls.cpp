@@ -7,8 +7,14 @@ namespace serve {
 
 using command::sized;
 
-bool Generation::ends_with_call() const {
+bool Generation::has_single_call() const {
     return is_conversation() && !request_.parallel && request_.answer != api::Answer::tool;
+}
+
+// Whether the reply is looked at after each token for a call that ends it. Without tools there is
+// none to wait for: looking costs as much as the reply is long.
+bool Generation::ends_with_call() const {
+    return has_single_call() && !tools_.empty();
 }
 
 // On the computing thread, after the token at this position: behind a call nothing is drawn.

@@ -382,7 +382,7 @@ void Generation::conclude(Choice &choice) {
         if (cut && choice.drawn == 0) { // an unfinished prompt is not in the log
             throw refusal(choice.status, choice.message.c_str());
         }
-        if (ends_with_call()) {
+        if (has_single_call()) {
             read_single_call(choice);
         } else {
             read_reply(choice, true);
