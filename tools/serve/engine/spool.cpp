@@ -35,24 +35,47 @@ int unnamed_file() {
     return file;
 }
 
+// What is sent, and its place among all that are.
+struct Placed {
+    explicit Placed(Engine &of) : engine(of) { engine.begin_sending(); }
+    ~Placed() {
+        spool = nullptr;
+        engine.end_sending();
+    }
+    Placed(const Placed &) = delete;
+    Placed &operator=(const Placed &) = delete;
+
+    Engine &engine;
+    std::shared_ptr<const Spool> spool;
+};
+
 // One reply's way to its client. Held by the reply, for which it gives the next piece, and by the
 // worker that reads it.
 struct Sending {
-    Sending(Engine &of, std::shared_ptr<http::Exchange> to, std::shared_ptr<const Spool> what)
-        : engine(of), exchange(std::move(to)), spool(std::move(what)) {
-        engine.begin_sending();
+    Sending(std::shared_ptr<http::Exchange> to, std::shared_ptr<const Placed> what)
+        : engine(what->engine), exchange(std::move(to)), spool(*what->spool),
+          placed(std::move(what)) {}
+    // On the server's thread, if the client has left: there nothing may wait for a file of
+    // gigabytes to be given back to the disk.
+    ~Sending() {
+        try {
+            engine.workers().post([kept = std::move(placed)] {});
+        } catch (const std::exception &) { // no memory: then here
+        }
     }
-    ~Sending() { engine.end_sending(); }
+    Sending(const Sending &) = delete;
+    Sending &operator=(const Sending &) = delete;
 
     Engine &engine;
     const std::shared_ptr<http::Exchange> exchange;
-    const std::shared_ptr<const Spool> spool;
+    const Spool &spool;
+    std::shared_ptr<const Placed> placed;
     uint64_t at = 0; // of the worker that was asked for the next piece
 
     void next() {
         try {
-            std::string piece = spool->read(at, kPiece);
-            http::give_piece(*exchange, at, spool->size(), std::move(piece));
+            std::string piece = spool.read(at, kPiece);
+            http::give_piece(*exchange, at, spool.size(), std::move(piece));
         } catch (const api::Refused &refused) {
             command::say(refused.message);
             exchange->cut();
@@ -115,10 +138,12 @@ command::Snapshot Spool::snapshot() const {
     return command::Snapshot(opened);
 }
 
-void send_spooled(Engine &engine, const Call &call, std::shared_ptr<const Spool> spool,
-                  const char *type) {
-    const auto sending = std::make_shared<Sending>(engine, call.exchange, std::move(spool));
-    call.exchange->begin_asked(200, {{"content-type", type}}, sending->spool->size(), [sending] {
+void send_spooled(Engine &engine, const Call &call, const char *type,
+                  const std::function<std::shared_ptr<const Spool>()> &make) {
+    const auto placed = std::make_shared<Placed>(engine);
+    placed->spool = make();
+    const auto sending = std::make_shared<Sending>(call.exchange, placed);
+    call.exchange->begin_asked(200, {{"content-type", type}}, sending->spool.size(), [sending] {
         sending->engine.workers().post([sending] { sending->next(); });
     });
 }

@@ -37,9 +37,10 @@ class Spool {
     std::string waiting_; // of `size_`, not written yet
 };
 
-// Sends what a spool has as a whole reply, in pieces for which the client's reading asks. Throws
-// api::Refused: too many are on their way already.
-void send_spooled(Engine &engine, const Call &call, std::shared_ptr<const Spool> spool,
-                  const char *type);
+// Sends what the spool has that `make` returns as a whole reply, in pieces for which the client's
+// reading asks. Throws api::Refused, and does not call it: too many are on their way already; and
+// what it throws.
+void send_spooled(Engine &engine, const Call &call, const char *type,
+                  const std::function<std::shared_ptr<const Spool>()> &make);
 
 } // namespace serve

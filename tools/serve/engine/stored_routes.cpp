@@ -264,10 +264,11 @@ void answer_slow_session(Engine &engine, const Call &call, stasis_cancel *cancel
     if (call.parts.size() == 2) {
         import(engine, call, cancel);
     } else if (last == "export") {
-        send_spooled(engine, call, exported(find(engine, call, ""), cancel), kSnapshot);
+        send_spooled(engine, call, kSnapshot,
+                     [&] { return exported(find(engine, call, ""), cancel); });
     } else if (last == "report") {
-        send_spooled(engine, call, reported(find(engine, call, ""), cancel),
-                     "text/html; charset=utf-8");
+        send_spooled(engine, call, "text/html; charset=utf-8",
+                     [&] { return reported(find(engine, call, ""), cancel); });
     } else if (last == "rewind") {
         rewind(engine, call, cancel);
     } else {
