@@ -182,6 +182,8 @@ TEST_CASE("Exchange: what clients do not read has a limit together, and small re
     CHECK(has(clients.back().until("bytes"), "have not read exceed 31457280 bytes"));
     ask()->reply(200, {}, std::string(kSmallBody, 'y'));
     CHECK(clients.back().reply().second.size() == kSmallBody);
+    ask()->reply_changed(200, {}, body); // what was done is not asked for again
+    CHECK(clients.back().reply().second == body);
     CHECK(running.server.counts().reply_bytes <= limits.replies_bytes);
     // Of streams those go on that are read.
     const auto read = ask(), unread = ask();
@@ -375,6 +377,7 @@ namespace {
 struct Hasty final : Exchange {
     const Request &request() const override { return none; }
     void reply(int, Headers, std::string) override {}
+    void reply_changed(int, Headers, std::string) override {}
     void begin(int, Headers) override {}
     void write(std::string piece) override {
         calls += piece;

@@ -405,7 +405,7 @@ void Generation::conclude(Choice &choice) {
                 exchange_->end();
             }
         } else if (open_ == 0) {
-            exchange_->reply(200, {{"content-type", "application/json"}}, piece);
+            exchange_->reply_changed(200, {{"content-type", "application/json"}}, piece);
         }
     } catch (const api::Refused &refused) {
         fail(refused);

@@ -30,7 +30,8 @@ void add_items(Engine &engine, const Call &call) {
     api::give_item_ids(kept.record, api::Json());
     engine.kept().replace(call.tenant, kept);
     claim = nullptr; // before the client hears of it: it may ask again
-    call.reply_text(api::added_items_body(kept.record, before), "application/json");
+    call.exchange->reply_changed(200, {{"content-type", "application/json"}},
+                                 api::added_items_body(kept.record, before));
 }
 
 void remove_item(Engine &engine, const Call &call) {

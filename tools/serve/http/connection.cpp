@@ -31,6 +31,9 @@ class Held final : public Exchange {
     void reply(int status, Headers headers, std::string body) override {
         reply_->whole(status, headers, body);
     }
+    void reply_changed(int status, Headers headers, std::string body) override {
+        reply_->whole(status, headers, body, true);
+    }
     void begin(int status, Headers headers) override { reply_->begin(status, headers); }
     void write(std::string piece) override { reply_->write(piece); }
     void end() override { reply_->end(); }

@@ -153,13 +153,13 @@ void Reply::append_whole(int status, const Headers &headers, std::string_view bo
     }
 }
 
-void Reply::whole(int status, const Headers &headers, std::string_view body) {
+void Reply::whole(int status, const Headers &headers, std::string_view body, bool changed) {
     std::vector<std::function<void()>> callbacks; // destroyed without the lock
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::fresh) {
         throw std::logic_error("a request gets one reply");
     }
-    if (body.size() > kSmallBody && *all_waiting_ + body.size() > all_max_) {
+    if (!changed && body.size() > kSmallBody && *all_waiting_ + body.size() > all_max_) {
         const std::string why = error_text(503, "replies that clients have not read exceed " +
                                                     std::to_string(all_max_) + " bytes");
         append_whole(503, {{"Content-Type", "application/json"}, {"Retry-After", "1"}}, why);

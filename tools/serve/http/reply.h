@@ -33,7 +33,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
     Reply &operator=(const Reply &) = delete;
 
     // Any thread: as Exchange has them.
-    void whole(int status, const Headers &headers, std::string_view body);
+    void whole(int status, const Headers &headers, std::string_view body, bool changed = false);
     void begin(int status, const Headers &headers);
     void begin_asked(int status, const Headers &headers, uint64_t length,
                      std::function<void()> more);

@@ -50,6 +50,9 @@ class Exchange {
     // Sends a whole reply: once, and nothing after it. Length, date and connection are the server's
     // to say; a line's end in a header becomes a blank.
     virtual void reply(int status, Headers headers, std::string body) = 0;
+    // The same of a request that has changed something: it is sent however much waits, for a client
+    // that is told to come again would change it twice.
+    virtual void reply_changed(int status, Headers headers, std::string body) = 0;
 
     // Begins a reply in pieces; `write` adds to it, `end` ends it. If `end` is never called before
     // the last reference goes, the connection is cut, so that the client sees that it is not whole.
@@ -96,7 +99,8 @@ struct Limits {
     size_t bodies_bytes = size_t{1} << 30;
     size_t header_bytes = size_t{64} << 10;
     // Of all replies together, in memory, that clients have not taken: a whole one of more than
-    // kSmallBody that would exceed it becomes a 503, and who lets as much of a stream wait is gone.
+    // kSmallBody that would exceed it becomes a 503, unless its request has changed something, and
+    // who lets as much of a stream wait is gone.
     size_t replies_bytes = size_t{1} << 30;
     size_t connections = 4096;              // more are answered with 503 and closed
     size_t backlog_bytes = size_t{4} << 20; // of one reply, that its client does not read
