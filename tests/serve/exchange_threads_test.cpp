@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/serve/wire.h"
+#include "tools/serve/http/connection.h"
 
 namespace {
 
@@ -315,7 +316,7 @@ TEST_CASE("Exchange: a transfer to a client that stands still ends, and one that
     std::weak_ptr<Asked> asked = Asked::begin(waiting.next(), uint64_t{1} << 40, 50000);
     CHECK(wait_until([&] { return asked.expired(); }));
     CHECK(running.server.counts().gone == 1);
-    CHECK(running.served().at(0).error == "the client takes nothing");
+    CHECK(running.served().at(0).error == "the client takes too little");
 
     Client client = running.client();
     client.send(get("/"));
@@ -437,4 +438,33 @@ TEST_CASE("Exchange: behind the last piece nothing is asked for, and of no bytes
     CHECK(has(client.reply().first, "Content-Length: 0\r\n"));
     REQUIRE(settled());
     CHECK(asked == 2);
+}
+
+TEST_CASE("Pace: a share of what waits is taken in time, and a byte now and then is none") {
+    Pace pace;
+    const auto at = [](int seconds) { return Pace::Time(std::chrono::seconds(seconds)); };
+    pace.waits(2000, at(1));
+    CHECK(pace.since() == at(1));
+    for (int i = 2; i < 101; ++i) {
+        pace.takes(1, at(i));
+        pace.waits(2001 - static_cast<size_t>(i), at(i));
+        CHECK(pace.since() == at(1));
+    }
+    pace.takes(1, at(101)); // the hundredth
+    CHECK(pace.since() == at(101));
+    pace.takes(99, at(102)); // each share is of the most that has waited, not of what is left
+    CHECK(pace.since() == at(101));
+    pace.takes(1, at(103));
+    CHECK(pace.since() == at(103));
+    pace.waits(4000, at(104)); // a stream goes on: what comes is no progress
+    CHECK(pace.since() == at(103));
+    pace.takes(199, at(105));
+    CHECK(pace.since() == at(103));
+    pace.takes(1, at(106));
+    CHECK(pace.since() == at(106));
+    pace.waits(0, at(107)); // all is taken: it begins anew
+    pace.waits(10, at(200));
+    CHECK(pace.since() == at(200));
+    pace.takes(1, at(201));
+    CHECK(pace.since() == at(201));
 }

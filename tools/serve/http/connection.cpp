@@ -288,6 +288,7 @@ void Connection::pump() {
 }
 
 void Connection::flush() {
+    pace_.waits(evbuffer_get_length(out_.get()), Clock::now());
     while (evbuffer_get_length(out_.get()) > 0) {
         evbuffer_iovec parts[16];
         const int count = evbuffer_peek(out_.get(), -1, nullptr, parts, 16);
@@ -297,7 +298,6 @@ void Connection::flush() {
         const ssize_t sent = sendmsg(socket_, &message, MSG_NOSIGNAL);
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             if (event_pending(writable_.get(), EV_WRITE, nullptr) == 0) {
-                progress_ = Clock::now();
                 watch(EV_WRITE);
             }
             arm();
@@ -308,7 +308,7 @@ void Connection::flush() {
             return;
         }
         if (sent > 0) {
-            progress_ = Clock::now();
+            pace_.takes(static_cast<size_t>(sent), Clock::now());
             evbuffer_drain(out_.get(), static_cast<size_t>(sent));
             if (reply_) {
                 sent_ += static_cast<uint64_t>(sent);
@@ -317,6 +317,7 @@ void Connection::flush() {
         }
     }
     event_del(writable_.get());
+    pace_.waits(0, Clock::now());
     if (phase_ == Phase::replying && ended_) {
         replied();
     } else {
@@ -429,7 +430,7 @@ void Connection::arm() {
     if (phase_ == Phase::lingering) {
         end = refused_ ? after(since_, loop_.limits.read_seconds) : since_ + kLinger;
     } else if (evbuffer_get_length(out_.get()) > 0) {
-        end = after(progress_, loop_.limits.write_seconds);
+        end = after(pace_.since(), loop_.limits.write_seconds);
     } else if (phase_ == Phase::reading) {
         end = request_begun_ ? after(begun_at_, loop_.limits.read_seconds)
                              : after(since_, loop_.limits.idle_seconds);
@@ -452,7 +453,7 @@ void Connection::timed_out() {
     if (phase_ == Phase::lingering) {
         close();
     } else if (evbuffer_get_length(out_.get()) > 0) {
-        error_ = "the client takes nothing";
+        error_ = "the client takes too little";
         lose();
     } else if (phase_ == Phase::reading && request_begun_) {
         refuse(408, "the request did not come within " + std::to_string(loop_.limits.read_seconds) +

@@ -84,6 +84,34 @@ struct Loop {
     }
 };
 
+// Whether a client takes what waits for it: within each Limits::write_seconds a twentieth of the
+// most that has waited since there was nothing, so that nobody holds memory by a byte now and then.
+class Pace {
+  public:
+    using Time = std::chrono::steady_clock::time_point;
+    // So many bytes wait now.
+    void waits(size_t bytes, Time now) {
+        if (most_ == 0) {
+            since_ = now;
+            taken_ = 0;
+        }
+        most_ = bytes == 0 ? 0 : std::max(most_, bytes);
+    }
+    void takes(size_t bytes, Time now) {
+        taken_ += bytes;
+        if (taken_ * kShares >= most_) {
+            since_ = now;
+            taken_ = 0;
+        }
+    }
+    Time since() const { return since_; } // the last share was taken, or there was nothing
+
+  private:
+    static constexpr uint64_t kShares = 20;
+    size_t most_ = 0, taken_ = 0; // the latter since then
+    Time since_;
+};
+
 class Connection {
   public:
     // Takes over the socket, also if it throws.
@@ -139,8 +167,9 @@ class Connection {
     Phase phase_ = Phase::reading;
     std::shared_ptr<Reply> reply_; // with Phase::replying
     std::string method_, path_, error_;
-    uint64_t sent_ = 0;                                            // of the reply
-    Clock::time_point since_ = Clock::now(), progress_, begun_at_; // of the phase; of `out_`
+    uint64_t sent_ = 0;                                 // of the reply
+    Clock::time_point since_ = Clock::now(), begun_at_; // of the phase; of the request
+    Pace pace_;                                         // of `out_`
     bool request_begun_ = false, head_seen_ = false, reading_ = true, input_ended_ = false,
          refused_ = false, ended_ = false, cut_ = false, open_ = true;
 };

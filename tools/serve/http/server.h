@@ -105,7 +105,7 @@ struct Limits {
     size_t connections = 4096;              // more are answered with 503 and closed
     size_t backlog_bytes = size_t{4} << 20; // of one reply, that its client does not read
     uint32_t read_seconds = 30;             // for a request to come whole, once it has begun
-    uint32_t write_seconds = 60;            // without a byte of what waits taken by the client
+    uint32_t write_seconds = 60;            // in which the client takes its share: see Pace
     uint32_t idle_seconds = 600;            // of a connection between two requests
 };
 
