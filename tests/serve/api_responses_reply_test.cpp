@@ -252,3 +252,30 @@ TEST_CASE("input_items_body: items of a stored conversation, page by page") {
     CHECK_THROWS_AS(list({.after = "", .limit = 0, .ascending = true}), serve::api::Refused);
     CHECK_THROWS_AS(list({.after = "", .limit = 101, .ascending = true}), serve::api::Refused);
 }
+
+TEST_CASE("remove_item: the other items stay, with their ids") {
+    const auto said = [](const char *thoughts, const char *content) {
+        return Json{{"role", "assistant"}, {"content", content}, {"reasoning_content", thoughts}};
+    };
+    Json record = {{"id", "conv_1"},
+                   {"messages",
+                    {{{"role", "user"}, {"content", "u1"}},
+                     said("t1", "a1"),
+                     {{"role", "user"}, {"content", "u2"}},
+                     said("t2", "a2")}}};
+    serve::api::give_item_ids(record, Json());
+    REQUIRE(record["ids"].size() == 4);
+    const Json ids = record["ids"];
+    REQUIRE(ids[3].size() == 2);
+    const Json messages = record["messages"];
+    serve::api::remove_item(record, ids[2][0].get<std::string>());
+    CHECK(record["ids"] == Json({ids[0], ids[1], ids[3]}));
+    CHECK(record["messages"] == Json({messages[0], messages[1], messages[3]}));
+    serve::api::remove_item(record, ids[1][1].get<std::string>());
+    CHECK(record["ids"] == Json({ids[0], {ids[1][0]}, ids[3]}));
+    for (const auto &[message, item] : {std::pair(3, 1), {1, 0}, {0, 0}, {3, 0}}) { // to nothing
+        serve::api::remove_item(record, ids[message][item].get<std::string>());
+    }
+    CHECK(record["messages"].empty());
+    CHECK(record["ids"].empty());
+}

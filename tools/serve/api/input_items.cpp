@@ -99,7 +99,10 @@ void read_item(const Json &given, const std::string &place, Read &read) {
     if (type == "message") {
         read_message_item(item, id, read);
     } else if (type == "reasoning") {
-        if (!read.turn.calls.empty()) {
+        // Items with ids are those of messages, in which one thought comes first: each keeps its
+        // own, also where what stood between two replies was removed. Without ids they may be those
+        // of one answer, in which thoughts and texts take turns.
+        if (!read.turn.calls.empty() || read.ids != nullptr) {
             read.finish_turn();
         }
         take_id(read.turn.thoughts_id, read.turn.thoughts, id);

@@ -121,7 +121,8 @@ struct Page {
 // last message's are those of an answer's `output`, if it has the same items. Null: none.
 void give_item_ids(Json &record, const Json &output);
 // Removes an item: the messages are then those that a client would make of the items that are left,
-// which keep their ids, and the record names no session. Throws Refused: it has no such item.
+// but that each thought has a message of its own. The items keep their ids, and the record names no
+// session. Throws Refused: it has no such item.
 void remove_item(Json &record, const std::string &id);
 
 // Returns the items of a stored conversation's messages, without its instructions. Throws Refused:
