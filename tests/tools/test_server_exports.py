@@ -12,6 +12,7 @@ from test_server_limits import Client
 
 PIECE = 256 << 10  # bytes of one reply that are in memory
 CLIENTS = 24
+SENT = 128  # at a time, at most
 
 
 class Exports(ServerTest):
@@ -74,6 +75,24 @@ class Exports(ServerTest):
         self.assertEqual(self.spooled(), [])
         self.until("stasis_reply_waiting_bytes", 0)
         self.assertEqual(self.server.end(), 0)
+
+    def test_no_more_are_made_than_are_sent(self):
+        """Where all places are taken nothing is looked for, and nothing is written."""
+        self.begin()
+        clients = []
+        for _ in range(SENT):
+            clients.append(self.asking("export"))
+            self.assertEqual(clients[-1].status(), 200)
+        self.until("stasis_sending", SENT)
+        path = f"/v1/sessions/{'0' * len(self.session)}/export"
+        status, data = self.server.ask("GET", path)
+        self.assertEqual(status, 429)
+        self.assertIn(b"128 exports and reports are sent already", data)
+        for client in clients:
+            client.close()
+        self.until("stasis_sending", 0)
+        self.assertEqual(self.spooled(), [])
+        self.assertEqual(self.server.ask("GET", path)[0], 404)
 
     def test_no_place_on_the_disk(self):
         """The client is told, before anything is sent."""
