@@ -113,6 +113,9 @@ class Run(CommandTest):
 
     def test_every_supported_model_runs(self):
         for model in sorted((DATA / "zoo").iterdir()):
+            if model.name == "embedding-gemma":
+                self.refused("run", model, "--tokens", "1,2,3", names=["no sessions"])
+                continue
             run = self.json("run", model, "--tokens", "1,2,3", "-n", 3, "--ignore-eos")
             self.assertEqual(run["position"], 6, model.name)
 
