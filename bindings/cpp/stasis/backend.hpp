@@ -54,6 +54,12 @@ class Backend {
     virtual void list(const std::string &prefix, const Visit &visit) = 0;
     // Removes an object; it may be gone already.
     virtual void remove(const std::string &key) = 0;
+    // Puts an object in place of the damaged one under its key. A backend that can do so at once
+    // should: between the two steps nobody has it.
+    virtual void replace(const std::string &key, std::span<const std::byte> bytes) {
+        remove(key);
+        put(key, bytes);
+    }
 
     // Whether there are locks. Without them, ages decide what a collection may remove.
     virtual bool locks() const { return false; }
@@ -261,6 +267,12 @@ inline stasis_store_backend HeldBackend::table() {
     raw.remove = [](void *user, const char *key) {
         return run(user, "remove", key, [&](Backend &of) {
             of.remove(key);
+            return STASIS_OK;
+        });
+    };
+    raw.replace = [](void *user, const char *key, const void *data, std::size_t length) {
+        return run(user, "replace", key, [&](Backend &of) {
+            of.replace(key, bytes_of(data, length));
             return STASIS_OK;
         });
     };

@@ -268,6 +268,12 @@ std::optional<DataType> data_type(GgufType type) {
 
 } // namespace
 
+// Reports whether a tensor is of a dense layer behind the model.
+static bool is_dense(const std::string &name) {
+    return std::any_of(std::begin(kGgufDense), std::end(kGgufDense),
+                       [&](const char *dense) { return name == std::string(dense) + ".weight"; });
+}
+
 Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
     const Names names(config);
     Checkpoint checkpoint;
@@ -290,10 +296,7 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
                     : factors && name == kGgufRopeFactors) {
             continue;
         }
-        const auto is_name = [&](const char *dense) {
-            return name == std::string(dense) + ".weight";
-        };
-        if (std::any_of(std::begin(kGgufDense), std::end(kGgufDense), is_name)) {
+        if (is_dense(name)) {
             continue; // behind the model (embedding_rules.h)
         }
         const std::string &where = file.names[entry.file];
