@@ -75,6 +75,15 @@ class Memory : public stasis::Backend {
         const std::unique_lock lock = begin("remove");
         objects_.erase(key);
     }
+    // Changes a byte of every object.
+    void damage() {
+        const std::unique_lock lock(mutex_);
+        for (auto &[key, object] : objects_) {
+            if (key.starts_with("objects/") && !object.bytes.empty()) {
+                object.bytes.back() ^= std::byte{1};
+            }
+        }
+    }
     bool locks() const override { return locking; }
     std::shared_ptr<void> lock(bool collect) override {
         const std::unique_lock lock = begin("lock");
@@ -291,6 +300,29 @@ TEST_CASE("Store: a backend is released after its last use, and its marks and ag
     CHECK(aged.collect({.grace = std::chrono::seconds(59)}).removed_objects > 0);
     CHECK(status_of([&] { aged.collect({.grace = std::chrono::seconds(-1)}); }, "grace") ==
           Status::InvalidArgument);
+}
+
+TEST_CASE("Store: what a put finds damaged is replaced, in one step or in two") {
+    class Replacing : public Memory {
+      public:
+        std::atomic<int> replaced{0};
+        void replace(const std::string &key, std::span<const std::byte> bytes) override {
+            ++replaced;
+            Memory::replace(key, bytes);
+        }
+    };
+    const auto one = std::make_shared<Replacing>();
+    for (const std::shared_ptr<Memory> &memory :
+         {std::make_shared<Memory>(), std::static_pointer_cast<Memory>(one)}) {
+        const Folder folder;
+        stasis::Store store(memory, "memory " + folder.file("m").string());
+        stasis::Session session = talk(), same = talk();
+        store.put(session, "a");
+        memory->damage();
+        store.put(same, "b");
+        CHECK(store.get(recall(), "b").digest() == same.digest());
+    }
+    CHECK(one->replaced > 0);
 }
 
 TEST_CASE("Store: threads lose no turn") {
