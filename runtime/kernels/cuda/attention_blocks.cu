@@ -152,10 +152,10 @@ __global__ void __launch_bounds__(kPageThreads, 2)
     const bool sees = at.page != nullptr && (at.visible != 0 || at.own);
     const Page work{task, room, blockIdx.z, blockIdx.y, at.visible, dynamic_shared<unsigned char>(),
                     least};
-    uint16_t *page = at.page + blockIdx.y * kSlots * n;
+    const auto page = [&] { return at.page + blockIdx.y * kSlots * n; }; // of what it sees
     if (sees) {
         const uint64_t earlier = at.own ? at.visible & ~(uint64_t{1} << slot) : at.visible;
-        copy_both(work, page + task.keys_at, page + task.values_at, earlier);
+        copy_both(work, page() + task.keys_at, page() + task.values_at, earlier);
         float *angles = work.floats(room.angles);
         for (unsigned i = threadIdx.x; i < n; i += kPageThreads) {
             const float *from = i < n / 2 ? heads.cosine : heads.sine - n / 2;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kPageThreads, 2)
     }
     if (sees) {
         work.finish_queries(heads, at.own ? heads.rounded : nullptr);
-        if (at.own && !work.finish_key_value(heads, slot, page)) {
+        if (at.own && !work.finish_key_value(heads, slot, page())) {
             atomicMin(&task.pass.failed[blockIdx.z], heads.layer);
         }
         attend(work, blockIdx.x);
