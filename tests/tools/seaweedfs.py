@@ -25,6 +25,13 @@ PORTS = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "
          "filer.port.grpc", "s3.port", "s3.port.grpc")
 
 
+def give_keys(add_cleanup):
+    """Puts the service's keys into the environment until the cleanup."""
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+    os.environ.update(keys)
+    add_cleanup(lambda: [os.environ.pop(name) for name in keys])
+
+
 @functools.cache
 def fetch():
     return subprocess.run([ROOT / "tools/get_seaweedfs"], capture_output=True, text=True,

@@ -2,7 +2,6 @@
 # are told to come later, and all else goes on; the server ends after them. Names that a state had
 # too many of, and a conversation whose session is damaged.
 import http.client
-import os
 import pathlib
 import queue
 import threading
@@ -26,10 +25,7 @@ def users():
 class StandingStill(ServerTest):
     def setUp(self):
         super().setUp()
-        os.environ.update(AWS_ACCESS_KEY_ID=seaweedfs.ACCESS,
-                          AWS_SECRET_ACCESS_KEY=seaweedfs.SECRET)
-        self.addCleanup(lambda: [os.environ.pop(name) for name in (
-            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")])
+        seaweedfs.give_keys(self.addCleanup)
         self.service = TroubledService(self)
         first = self.serve(LLAMA, "--store", self.service.uri)
         self.conversation = self.post(first, CONVERSATIONS, {})["id"]

@@ -127,10 +127,7 @@ class KillsOverObjectStorage(Kills):
     def setUpClass(cls):
         super().setUpClass()
         cls.service = seaweedfs.start(cls)
-        os.environ.update(AWS_ACCESS_KEY_ID=seaweedfs.ACCESS,
-                          AWS_SECRET_ACCESS_KEY=seaweedfs.SECRET)
-        cls.addClassCleanup(lambda: [os.environ.pop(name) for name in (
-            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")])
+        seaweedfs.give_keys(cls.addClassCleanup)
 
     def test_two_servers_one_killed_again_and_again(self):
         self.assertEqual(self.talks(self.service.uri("kills"), self.kills, 2), self.whole)

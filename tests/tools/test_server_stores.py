@@ -2,7 +2,6 @@
 # object, with a clock that jumps. Nothing is lost or wrong, and what fails says so.
 import http.client
 import json
-import os
 import pathlib
 import resource
 import signal
@@ -47,10 +46,7 @@ class Stores(ServerTest):
 class ObjectStorage(Stores):
     def setUp(self):
         super().setUp()
-        os.environ.update(AWS_ACCESS_KEY_ID=seaweedfs.ACCESS,
-                          AWS_SECRET_ACCESS_KEY=seaweedfs.SECRET)
-        self.addCleanup(lambda: [os.environ.pop(name) for name in (
-            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")])
+        seaweedfs.give_keys(self.addCleanup)
         self.service = TroubledService(self)
         # Each turn is at the server that did not have the one before, and takes it from the store.
         self.servers = [self.serve(LLAMA, "--store", self.service.uri) for _ in range(2)]

@@ -45,10 +45,7 @@ class Stores(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        os.environ.update(AWS_ACCESS_KEY_ID=seaweedfs.ACCESS,
-                          AWS_SECRET_ACCESS_KEY=seaweedfs.SECRET)
-        cls.addClassCleanup(lambda: [os.environ.pop(name) for name in (
-            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")])
+        seaweedfs.give_keys(cls.addClassCleanup)
 
     def save(self, name, model, tokens):
         return self.json("run", model, "--tokens", comma(tokens), "-n", 0, "--save",

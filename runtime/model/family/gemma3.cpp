@@ -24,22 +24,14 @@ std::vector<bool> local_layers(const Fields &fields, uint32_t layers) {
     return local;
 }
 
-// Returns the window of a bidirectional model: half the stated one to each side of a query, itself
-// counted (transformers, Gemma3TextConfig; llama.cpp, LLAMA_SWA_TYPE_SYMMETRIC).
-uint32_t window_each_way(uint32_t stated) {
-    return stated / 2 + 1;
-}
-
 void read_gemma3_layers(const Fields &fields, Config &config) {
     const std::vector<bool> local = local_layers(fields, config.layers);
     const Rope global_rope = parse_rope(fields, "full_attention", "rope_theta", 1e6);
-    const uint32_t stated = fields.count("sliding_window", kContextMax, 4096);
-    const uint32_t window = config.bidirectional ? window_each_way(stated) : stated;
     const Rope local_rope = parse_rope(fields, "sliding_attention", "rope_local_base_freq", 1e4);
     for (const bool is_local : local) {
         LayerConfig layer;
         layer.rope = rope_index(config, is_local ? local_rope : global_rope);
-        layer.window = is_local ? window : 0;
+        layer.window = is_local ? fields.count("sliding_window", kContextMax, 4096) : 0;
         config.layer.push_back(layer);
     }
 }
@@ -48,7 +40,7 @@ float softcap(const Fields &fields, const char *key) {
     return fields.has(key) ? static_cast<float>(fields.positive(key)) : 0.0F;
 }
 
-Config read_gemma3_text(const Fields &fields, bool tied_fallback, bool both_ways = false) {
+Config read_gemma3_text(const Fields &fields, bool tied_fallback) {
     Config config;
     // Sizes, then conventions, then scales.
     config.architecture = "gemma3";
@@ -64,7 +56,6 @@ Config read_gemma3_text(const Fields &fields, bool tied_fallback, bool both_ways
     config.norm_plus_one = true;
     config.query_key_norm = true;
     config.post_norms = true;
-    config.bidirectional = both_ways;
     config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
     config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
     config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
@@ -91,13 +82,23 @@ Config read_gemma3(const Fields &fields) {
     return read_gemma3_text(text, fields.flag("tie_word_embeddings", true));
 }
 
+// Half the stated window is to each side of a query, itself counted (transformers,
+// Gemma3TextConfig; llama.cpp, LLAMA_SWA_TYPE_SYMMETRIC).
+void look_both_ways(Config &config) {
+    config.bidirectional = true;
+    for (LayerConfig &layer : config.layer) {
+        layer.window = layer.window == 0 ? 0 : layer.window / 2 + 1;
+    }
+}
+
 Config read_embedding_gemma(const Fields &fields) {
     if (!fields.flag("use_bidirectional_attention", false)) {
         fail(Status::unsupported, "%suse_bidirectional_attention false is not supported",
              fields.name.c_str());
     }
-    Config config = read_gemma3_text(fields, true, true);
+    Config config = read_gemma3_text(fields, true);
     config.architecture = "embedding_gemma";
+    look_both_ways(config);
     return config;
 }
 
@@ -129,10 +130,7 @@ void read_gemma3_gguf(const Keys &keys, Config &config) {
 
 void read_embedding_gemma_gguf(const Keys &keys, Config &config) {
     read_gemma3_gguf(keys, config);
-    config.bidirectional = true;
-    for (LayerConfig &layer : config.layer) {
-        layer.window = layer.window == 0 ? 0 : window_each_way(layer.window);
-    }
+    look_both_ways(config);
 }
 
 void write_gemma3_gguf(const Config &config, const WrittenKeys &keys) {
