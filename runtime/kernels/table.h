@@ -136,23 +136,26 @@ struct Convolution {
 
 // The gated delta rule of one value head, row after row (C11): each row changes the state and reads
 // it. Columns do not depend on each other; callers split them and heads over threads. The selective
-// scan has the same operands under other names.
+// scan has the same operands under other names. The state is key_dim rows of `columns` numbers.
 struct DeltaRule {
-    const float *query; // [rows][qk_stride], key_dim numbers of each are used; of the scan C
-    const float *key;   // the same; of the scan B
-    const float *value; // [rows][value_stride], `columns` numbers of each; of the scan x
-    const float *decay; // [rows][gate_stride], one number of each
-    const float *beta;  // the same; of the scan the step
-    float *state;       // [key_dim][state_stride], `columns` numbers of each; read and written
-    float *output;      // [rows][value_stride], `columns` numbers of each
+    const float *query;  // [rows][qk_stride], key_dim numbers of each are used; of the scan C
+    const float *key;    // the same; of the scan B
+    const float *value;  // [rows][value_stride], `columns` numbers of each; of the scan x
+    const float *decay;  // [rows][gate_stride], one number of each
+    const float *beta;   // the same; of the scan the step
+    const float *before; // the state that the first row finds: [key_dim][state_stride]
+    float *between;      // where it may lie between rows, near the processor: [key_dim][columns]
+    float *after;        // the state that the last row leaves, as `before`, or the same memory
+    float *output;       // [rows][value_stride], `columns` numbers of each
     size_t qk_stride;
     size_t value_stride;
     size_t gate_stride;
     size_t state_stride;
-    size_t rows;
+    size_t rows; // at least 1
     size_t key_dim;
     size_t columns;
     float skip = 0.0F; // of the scan: D
+    bool far = false;  // `after` is read again when no cache has it any more
 };
 
 // What a layer applies to its gate (C3). The numbers are part of the interface of devices.

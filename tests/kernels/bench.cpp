@@ -135,12 +135,12 @@ void bench_rule(const Line &line, const char *name, decltype(Table::delta_rule) 
     const std::vector<float> keys = numbers.floats(rows * kDim, Kind::plain);
     const std::vector<float> values = numbers.floats(rows * kDim, Kind::plain);
     const std::vector<float> gates(rows, 0.5F);
-    std::vector<float> state(kDim * kDim), output(rows * kDim);
+    std::vector<float> state(kDim * kDim), between(kDim * kDim), output(rows * kDim);
     line.run(name + (" " + std::to_string(rows)) + " rows, head " + std::to_string(kDim), "GMAC/s",
              operations * static_cast<double>(rows * kDim * kDim), [&](const Table &table) {
                  (table.*entry)({keys.data(), keys.data(), values.data(), gates.data(),
-                                 gates.data(), state.data(), output.data(), kDim, kDim, 1, kDim,
-                                 rows, kDim, kDim});
+                                 gates.data(), state.data(), between.data(), state.data(),
+                                 output.data(), kDim, kDim, 1, kDim, rows, kDim, kDim});
              });
 }
 

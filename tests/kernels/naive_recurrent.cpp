@@ -69,7 +69,7 @@ void delta_rule(const stasis::kernels::DeltaRule &task) {
     for (size_t j = 0; j < task.columns; ++j) {
         std::vector<float> s(task.key_dim);
         for (size_t i = 0; i < task.key_dim; ++i) {
-            s[i] = task.state[i * task.state_stride + j];
+            s[i] = task.before[i * task.state_stride + j];
         }
         for (size_t r = 0; r < task.rows; ++r) {
             const float *k = task.key + r * task.qk_stride;
@@ -88,7 +88,7 @@ void delta_rule(const stasis::kernels::DeltaRule &task) {
             task.output[r * task.value_stride + j] = output;
         }
         for (size_t i = 0; i < task.key_dim; ++i) {
-            task.state[i * task.state_stride + j] = s[i];
+            task.after[i * task.state_stride + j] = s[i];
         }
     }
 }
@@ -111,7 +111,7 @@ void selective_scan(const stasis::kernels::DeltaRule &task) {
     for (size_t j = 0; j < task.columns; ++j) {
         std::vector<float> s(task.key_dim);
         for (size_t i = 0; i < task.key_dim; ++i) {
-            s[i] = task.state[i * task.state_stride + j];
+            s[i] = task.before[i * task.state_stride + j];
         }
         for (size_t r = 0; r < task.rows; ++r) {
             const float x = task.value[r * task.value_stride + j];
@@ -125,7 +125,7 @@ void selective_scan(const stasis::kernels::DeltaRule &task) {
             task.output[r * task.value_stride + j] = soft::fma(task.skip, x, output);
         }
         for (size_t i = 0; i < task.key_dim; ++i) {
-            task.state[i * task.state_stride + j] = s[i];
+            task.after[i * task.state_stride + j] = s[i];
         }
     }
 }

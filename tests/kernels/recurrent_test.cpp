@@ -54,16 +54,19 @@ struct ConvolutionCase {
     }
 };
 
-// A head of the gated delta rule or of the selective scan, with gaps everywhere.
+// A head of the gated delta rule or of the selective scan, with gaps everywhere; or, `far`, of
+// whole lines of memory.
 struct DeltaCase {
     decltype(Table::delta_rule) Table::*entry = &Table::delta_rule;
     float skip = 0.0F;
     size_t rows, key_dim, columns;
-    size_t qk_stride = key_dim + 2, value_stride = columns + 3, state_stride = columns + 1;
+    bool far;
+    size_t qk_stride = key_dim + 2, value_stride = columns + 3;
+    size_t state_stride = far ? columns : columns + 1;
     std::vector<float> query, key, value, decay, beta, state;
 
-    DeltaCase(size_t row_count, size_t keys, size_t column_count, Kind kind)
-        : rows(row_count), key_dim(keys), columns(column_count) {
+    DeltaCase(size_t row_count, size_t keys, size_t column_count, Kind kind, bool is_far = false)
+        : rows(row_count), key_dim(keys), columns(column_count), far(is_far) {
         Numbers numbers(columns * 1000 + key_dim * 10 + rows);
         query = numbers.floats(rows * qk_stride, kind);
         key = numbers.floats(rows * qk_stride, Kind::plain);
@@ -83,20 +86,24 @@ struct DeltaCase {
     // In calls of `most` rows and `wide` columns each.
     Result run(const Table &table, Edge edge, size_t most, size_t wide) const {
         const Guarded<float> query_at(query, edge), key_at(key, edge), value_at(value, edge);
-        const Guarded<float> decay_at(decay, edge), beta_at(beta, edge), state_at(state, edge);
+        const Guarded<float> decay_at(decay, edge), beta_at(beta, edge), before_at(state, edge);
         const Guarded<float> output(std::vector<float>(rows * value_stride, 7.0F), edge);
+        const Guarded<float> between(std::vector<float>(key_dim * wide, 8.0F), edge);
+        const Guarded<float> after_at(std::vector<float>(state.size(), 9.0F), edge);
         for (size_t row = 0; row < rows; row += most) {
             for (size_t c = 0; c < columns; c += wide) {
                 const size_t from = row * value_stride + c;
                 (table.*entry)({query_at.data() + row * qk_stride, key_at.data() + row * qk_stride,
                                 value_at.data() + from, decay_at.data() + 2 * row,
-                                beta_at.data() + 2 * row, state_at.data() + c, output.data() + from,
-                                qk_stride, value_stride, 2, state_stride,
-                                std::min(most, rows - row), key_dim, std::min(wide, columns - c),
-                                skip});
+                                beta_at.data() + 2 * row,
+                                (row == 0 ? before_at : after_at).data() + c, between.data(),
+                                after_at.data() + c, output.data() + from, qk_stride, value_stride,
+                                2, state_stride, std::min(most, rows - row), key_dim,
+                                std::min(wide, columns - c), skip, far});
             }
         }
-        return {state_at.values(), output.values()};
+        CHECK(first_difference(before_at.values(), state) == -1);
+        return {after_at.values(), output.values()};
     }
 };
 
@@ -152,16 +159,19 @@ void check_rule(decltype(Table::delta_rule) Table::*entry) {
 // Compares them with the reference, in the shape of models, over a prompt.
 void check_prompt(decltype(Table::delta_rule) Table::*entry) {
     const FloatEnvironment environment;
-    DeltaCase task(70, 128, 128, Kind::plain);
-    task.entry = entry;
-    task.skip = 1.25F;
-    const DeltaCase::Result expected = task.run(reference_table(), Edge::back, 70, 128);
-    for_each_table(
-        [&](const Table &table) {
-            check_equal(task.run(table, Edge::front, 70, 128), expected);
-            check_equal(task.run(table, Edge::back, 13, 64), expected);
-        },
-        instruction_set_tables());
+    for (const bool far : {false, true}) {
+        DeltaCase task(70, 128, 128, Kind::plain, far);
+        task.entry = entry;
+        task.skip = 1.25F;
+        const DeltaCase::Result expected = task.run(reference_table(), Edge::back, 70, 128);
+        for_each_table(
+            [&](const Table &table) {
+                check_equal(task.run(table, Edge::front, 70, 128), expected);
+                check_equal(task.run(table, Edge::back, 13, 64), expected);
+                check_equal(task.run(table, Edge::back, 1, 48), expected);
+            },
+            instruction_set_tables());
+    }
 }
 
 } // namespace

@@ -16,11 +16,14 @@ namespace stasis {
 
 namespace {
 
-// Columns of a head's state that are worked on at a time, in memory of their own: with 128 rows,
-// 32 KiB that stay in the first cache from one row of the pass to the next.
+// Columns of a head's state that are worked on at a time, between the rows of a pass in memory of
+// their own: with 128 rows, 32 KiB that stay in the first cache.
 constexpr size_t kColumns = 64;
 static_assert(kColumns * kHeadDimMax * sizeof(float) <= kernels::kScratchBytes);
 constexpr float kL2Eps = 1e-6F;
+// Of so many bytes of states, or more, none is in a cache when it is read again: the weights of
+// such a model, read in between, have many times as many.
+constexpr size_t kFarBytes = size_t{4} << 20;
 
 // The decay of each head of a row, and beta or the step, in the places of what they follow from.
 void open_gates(const RecurrentLayer &layer, size_t row) {
@@ -94,33 +97,41 @@ void apply_rule(const RecurrentLayer &layer) {
     const Recurrent &sizes = layer.sizes;
     const size_t blocks = (sizes.value_dim + kColumns - 1) / kColumns;
     const size_t items = sizes.value_heads * blocks;
+    const size_t state_bytes = layer.network.recurrent_layers * sizes.state_size() * sizeof(float);
+    const bool far = state_bytes >= kFarBytes;
     layer.each(layer.sequences.size() * items, 1, [&](size_t at, size_t thread) {
         const Sequence &sequence = layer.sequences[at / items];
         const size_t head = at % items / blocks, column = at % blocks * kColumns;
         const size_t key_head =
             sizes.tiled ? head % sizes.key_heads : head / (sizes.value_heads / sizes.key_heads);
-        const Block block{sizes.key_dim, std::min<size_t>(kColumns, sizes.value_dim - column)};
         kernels::DeltaRule task;
-        task.state = static_cast<float *>(layer.work.scratch_of(thread));
+        task.between = static_cast<float *>(layer.work.scratch_of(thread));
         task.qk_stride = sizes.key_dim;
         task.value_stride = sizes.value_dim;
         task.gate_stride = sizes.value_heads;
-        task.state_stride = block.columns;
+        task.state_stride = sizes.value_dim;
         task.key_dim = sizes.key_dim;
-        task.columns = block.columns;
+        task.columns = std::min<size_t>(kColumns, sizes.value_dim - column);
+        task.far = far;
         task.skip = sizes.scan ? layer.weights.skip[head] : 0.0F;
         const auto rule =
             sizes.scan ? layer.network.kernels->selective_scan : layer.network.kernels->delta_rule;
         const size_t place =
             layer.state_at + sizes.inputs_size() + head * sizes.key_dim * sizes.value_dim + column;
-        copy_block(block, sequence.state == nullptr ? nullptr : sequence.state + place,
-                   sizes.value_dim, task.state, block.columns);
+        if (sequence.state == nullptr) {
+            float *first = sequence.next_states.front().numbers + place;
+            copy_block({sizes.key_dim, task.columns}, nullptr, 0, first, sizes.value_dim);
+            task.before = first;
+        } else {
+            task.before = sequence.state + place;
+        }
         size_t row = sequence.row;
         for (const Sequence::StateAfter &after : sequence.next_states) {
             const size_t end = sequence.row + after.rows;
             set_rows(layer, task, {head, key_head, column}, row, end - row);
+            task.after = after.numbers + place;
             rule(task);
-            copy_block(block, task.state, block.columns, after.numbers + place, sizes.value_dim);
+            task.before = task.after;
             row = end;
         }
     });

@@ -116,6 +116,16 @@ struct Mask {
     }
 }
 
+// Stores all 16 in memory without reading the line, and past the caches; y begins a line of 64
+// bytes. Other threads see them behind finish_far_stores.
+[[gnu::always_inline]] inline void store_far(Lanes x, float *y) {
+    _mm256_stream_ps(y, x.low);
+    _mm256_stream_ps(y + 8, x.high);
+}
+[[gnu::always_inline]] inline void finish_far_stores() {
+    _mm_sfence();
+}
+
 // bf16 widened, and narrowed by cutting off the lower halves.
 [[gnu::always_inline]] inline Lanes load_bf16(const uint16_t *x, size_t count = 16) {
     uint16_t padded[16]; // AVX2 has no mask for 16-bit values

@@ -33,14 +33,24 @@ void delta_gates(const float *a, const float *b, const float *rate, const float 
     }
 }
 
+// Rows change the state where the last one leaves it.
+void take_state(const DeltaRule &task) {
+    for (size_t i = 0; i < task.key_dim; ++i) {
+        for (size_t j = 0; j < task.columns; ++j) {
+            task.after[i * task.state_stride + j] = task.before[i * task.state_stride + j];
+        }
+    }
+}
+
 void delta_rule(const DeltaRule &task) {
+    take_state(task);
     for (size_t row = 0; row < task.rows; ++row) {
         const float *key = task.key + row * task.qk_stride;
         const float *query = task.query + row * task.qk_stride;
         const float decay = task.decay[row * task.gate_stride];
         const float beta = task.beta[row * task.gate_stride];
         for (size_t j = 0; j < task.columns; ++j) {
-            float *column = task.state + j;
+            float *column = task.after + j;
             const size_t stride = task.state_stride;
             float known = 0.0F; // what the state holds under this key
             for (size_t i = 0; i < task.key_dim; ++i) {
@@ -70,6 +80,7 @@ void scan_gates(const float *dt, const float *rate, const float *bias, float lea
 }
 
 void selective_scan(const DeltaRule &task) {
+    take_state(task);
     for (size_t row = 0; row < task.rows; ++row) {
         const float *b = task.key + row * task.qk_stride;
         const float *c = task.query + row * task.qk_stride;
@@ -81,7 +92,7 @@ void selective_scan(const DeltaRule &task) {
             const float change = x * step;
             float output = 0.0F;
             for (size_t i = 0; i < task.key_dim; ++i) {
-                float *s = task.state + i * task.state_stride + j;
+                float *s = task.after + i * task.state_stride + j;
                 *s = fma(b[i], change, *s * decay);
                 output = fma(*s, c[i], output);
             }

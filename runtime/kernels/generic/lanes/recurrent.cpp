@@ -1,5 +1,7 @@
 // The kernels of recurrent layers (C11). Lanes are channels, heads or columns of the state, so
 // that no sum crosses them.
+#include <cassert>
+
 #include "runtime/kernels/generic/lanes/functions.h"
 #include "runtime/kernels/generic/lanes/kernels.h"
 
@@ -57,36 +59,68 @@ struct DeltaRow {
           decay(task.decay[row * task.gate_stride]), beta(task.beta[row * task.gate_stride]) {}
 };
 
-// Columns from `first` on: `vectors` vectors of 16, of which the last has `count` columns that
-// exist. A row's change of the state and its decay by the next row are one pass over the state.
+// Asks for a piece of a row of the state that is read soon: states of large models lie in memory,
+// and pieces of rows are what a processor does not see coming. Behind the last row there is the
+// next head, or nothing.
 template <size_t vectors>
-[[gnu::always_inline]] inline void delta_columns(const DeltaRule &task, size_t first,
-                                                 size_t count) {
-    float *const state = task.state + first;
-    const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
-    const auto load_state = [&](size_t i, size_t v) STASIS_STEP {
-        return load(state + i * task.state_stride + v * kLanes, width(v));
-    };
-    const auto store_state = [&](Lanes x, size_t i, size_t v) STASIS_STEP {
-        store(x, state + i * task.state_stride + v * kLanes, width(v));
-    };
+[[gnu::always_inline]] inline void fetch_state(const float *row, size_t stride) {
+    constexpr size_t kRowsAhead = 32;
+    const uintptr_t ahead = reinterpret_cast<uintptr_t>(row) + kRowsAhead * stride * sizeof(float);
+    for (size_t v = 0; v < vectors; ++v) {
+        __builtin_prefetch(reinterpret_cast<const void *>(ahead + v * kLanes * sizeof(float)), 0,
+                           2);
+    }
+}
 
-    Lanes known[vectors]; // what the state holds under the next row's key
-    const auto decay_by = [&](const DeltaRow &row, size_t i, Lanes x, size_t v) STASIS_STEP {
-        x = x * broadcast(row.decay);
-        known[v] = fma(x, broadcast(row.key[i]), known[v]);
-        return x;
-    };
+// Whether all of the state that the last row leaves can be stored by whole lines, past the caches.
+[[gnu::always_inline]] inline bool stores_far(const DeltaRule &task) {
+    return task.far && reinterpret_cast<uintptr_t>(task.after) % (kLanes * sizeof(float)) == 0 &&
+           task.state_stride % kLanes == 0 && task.columns % kLanes == 0;
+}
+
+// What the state holds under the first row's key, after its decay.
+template <size_t vectors, typename Decayed>
+[[gnu::always_inline]] inline void sum_known(const DeltaRule &task, const float *before,
+                                             const float *key, const Decayed &decayed,
+                                             Lanes *known) {
     for (size_t v = 0; v < vectors; ++v) {
         known[v] = broadcast(0.0F);
     }
-    const DeltaRow first_row(task, 0);
     for (size_t i = 0; i < task.key_dim; ++i) {
+        fetch_state<vectors>(before + i * task.state_stride, task.state_stride);
         for (size_t v = 0; v < vectors; ++v) {
-            store_state(decay_by(first_row, i, load_state(i, v), v), i, v);
+            known[v] = fma(decayed(i, v), broadcast(key[i]), known[v]);
         }
     }
+}
 
+// Columns from `first` on: `vectors` vectors of 16, of which the last has `count` columns that
+// exist. A row's change of the state and its decay by the next row are one pass over the state.
+template <size_t vectors>
+[[gnu::always_inline]] inline void delta_columns(const DeltaRule &given, size_t first,
+                                                 size_t count) {
+    const DeltaRule task = given;
+    const float *const before = task.before + first;
+    float *const between = task.between + first, *const after = task.after + first;
+    const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
+    const auto place = [](size_t stride, size_t i, size_t v)
+                           STASIS_STEP { return i * stride + v * kLanes; };
+
+    const DeltaRow first_row(task, 0);
+    const auto decayed = [&](size_t i, size_t v) STASIS_STEP {
+        return load(before + place(task.state_stride, i, v), width(v)) * broadcast(first_row.decay);
+    };
+    Lanes known[vectors]; // what the state holds under the next row's key
+    sum_known<vectors>(task, before, first_row.key, decayed, known);
+
+    const auto kept = [&](size_t i, size_t v) STASIS_STEP {
+        return load(between + place(task.columns, i, v), width(v));
+    };
+    const bool far = stores_far(task);
+    const auto leave = [&](Lanes x, size_t i, size_t v) STASIS_STEP {
+        float *to = after + place(task.state_stride, i, v);
+        far ? store_far(x, to) : store(x, to, width(v));
+    };
     for (size_t r = 0; r < task.rows; ++r) {
         const DeltaRow row(task, r);
         const bool last = r + 1 == task.rows;
@@ -98,20 +132,29 @@ template <size_t vectors>
             change[v] = (value - known[v]) * broadcast(row.beta);
             output[v] = known[v] = broadcast(0.0F);
         }
-        const auto pass = [&](auto finish) STASIS_STEP {
+        const auto keep = [&](Lanes x, size_t i, size_t v) STASIS_STEP {
+            x = x * broadcast(next.decay);
+            known[v] = fma(x, broadcast(next.key[i]), known[v]);
+            store(x, between + place(task.columns, i, v), width(v));
+        };
+        const auto pass = [&](const auto &decayed_state, const auto &put) STASIS_STEP {
             for (size_t i = 0; i < task.key_dim; ++i) {
                 const Lanes key = broadcast(row.key[i]), query = broadcast(row.query[i]);
                 for (size_t v = 0; v < vectors; ++v) {
-                    const Lanes x = fma(key, change[v], load_state(i, v));
+                    const Lanes x = fma(key, change[v], decayed_state(i, v));
                     output[v] = fma(x, query, output[v]);
-                    store_state(finish(i, x, v), i, v);
+                    put(x, i, v);
                 }
             }
         };
-        if (last) {
-            pass([](size_t, Lanes x, size_t) STASIS_STEP { return x; });
+        if (r == 0 && last) {
+            pass(decayed, leave);
+        } else if (r == 0) {
+            pass(decayed, keep);
+        } else if (last) {
+            pass(kept, leave);
         } else {
-            pass([&](size_t i, Lanes x, size_t v) STASIS_STEP { return decay_by(next, i, x, v); });
+            pass(kept, keep);
         }
         for (size_t v = 0; v < vectors; ++v) {
             store(output[v], task.output + at + v * kLanes, width(v));
@@ -127,10 +170,26 @@ constexpr size_t kScanned = 2;
 constexpr size_t kScanned = 1;
 #endif
 
+// Where a pass over the state reads it from and where to, from the first of the columns on.
+struct StatePass {
+    const float *from;
+    float *to;
+    size_t from_stride, to_stride;
+    bool far; // stores past the caches
+
+    [[gnu::always_inline]] StatePass(const DeltaRule &task, size_t first, size_t r, size_t rows)
+        : from((r == 0 ? task.before : task.between) + first),
+          to((r + rows == task.rows ? task.after : task.between) + first),
+          from_stride(r == 0 ? task.state_stride : task.columns),
+          to_stride(r + rows == task.rows ? task.state_stride : task.columns),
+          far(r + rows == task.rows && stores_far(task)) {}
+};
+
 // The same of `rows` rows of the selective scan, from row r on.
 template <size_t vectors, size_t rows>
 [[gnu::always_inline]] inline void scan_rows(const DeltaRule &task, size_t first, size_t count,
                                              size_t r) {
+    const StatePass state(task, first, r, rows);
     const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
     const auto in_row = [&](size_t row, size_t v) STASIS_STEP {
         return (r + row) * task.value_stride + first + v * kLanes;
@@ -148,10 +207,11 @@ template <size_t vectors, size_t rows>
         }
     }
     for (size_t i = 0; i < task.key_dim; ++i) {
-        float *const state = task.state + first + i * task.state_stride;
+        const float *const from = state.from + i * state.from_stride;
+        fetch_state<vectors>(from, state.from_stride);
         Lanes s[vectors];
         for (size_t v = 0; v < vectors; ++v) {
-            s[v] = load(state + v * kLanes, width(v));
+            s[v] = load(from + v * kLanes, width(v));
         }
         for (size_t row = 0; row < rows; ++row) {
             const Lanes b = broadcast(keys[row * task.qk_stride + i]);
@@ -162,7 +222,8 @@ template <size_t vectors, size_t rows>
             }
         }
         for (size_t v = 0; v < vectors; ++v) {
-            store(s[v], state + v * kLanes, width(v));
+            float *to = state.to + i * state.to_stride + v * kLanes;
+            state.far ? store_far(s[v], to) : store(s[v], to, width(v));
         }
     }
     for (size_t row = 0; row < rows; ++row) {
@@ -198,16 +259,17 @@ template <typename Step>
     if (column < columns) {
         step.template operator()<1>(column, columns - column);
     }
+    finish_far_stores();
 }
 
 void delta_rule(const DeltaRule &task) {
-    if (task.rows != 0) {
-        by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
-                                     STASIS_STEP { delta_columns<vectors>(task, first, count); });
-    }
+    assert(task.rows > 0);
+    by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
+                                 STASIS_STEP { delta_columns<vectors>(task, first, count); });
 }
 
 void selective_scan(const DeltaRule &task) {
+    assert(task.rows > 0);
     by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
                                  STASIS_STEP { scan_columns<vectors>(task, first, count); });
 }
