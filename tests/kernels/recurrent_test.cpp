@@ -90,6 +90,9 @@ struct DeltaCase {
         const Guarded<float> output(std::vector<float>(rows * value_stride, 7.0F), edge);
         const Guarded<float> between(std::vector<float>(key_dim * wide, 8.0F), edge);
         const Guarded<float> after_at(std::vector<float>(state.size(), 9.0F), edge);
+        if (far) { // or the kernels would not store by lines
+            REQUIRE(reinterpret_cast<uintptr_t>(after_at.data()) % 64 == 0);
+        }
         for (size_t row = 0; row < rows; row += most) {
             for (size_t c = 0; c < columns; c += wide) {
                 const size_t from = row * value_stride + c;

@@ -99,7 +99,7 @@ template <size_t vectors, typename Decayed>
 template <size_t vectors>
 [[gnu::always_inline]] inline void delta_columns(const DeltaRule &given, size_t first,
                                                  size_t count) {
-    const DeltaRule task = given;
+    const DeltaRule task = given; // which no store here can change: it stays in registers
     const float *const before = task.before + first;
     float *const between = task.between + first, *const after = task.after + first;
     const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
@@ -208,7 +208,9 @@ template <size_t vectors, size_t rows>
     }
     for (size_t i = 0; i < task.key_dim; ++i) {
         const float *const from = state.from + i * state.from_stride;
-        fetch_state<vectors>(from, state.from_stride);
+        if (r == 0) {
+            fetch_state<vectors>(from, state.from_stride);
+        }
         Lanes s[vectors];
         for (size_t v = 0; v < vectors; ++v) {
             s[v] = load(from + v * kLanes, width(v));
@@ -246,9 +248,12 @@ template <size_t vectors>
     }
 }
 
-// Calls step<vectors>(first column, columns of the last vector) until all columns are done.
+// Calls step<vectors>(first column, columns of the last vector) until all columns are done, and
+// lets other threads see the state.
 template <typename Step>
-[[gnu::always_inline]] inline void by_columns(size_t columns, const Step &step) {
+[[gnu::always_inline]] inline void by_columns(const DeltaRule &task, const Step &step) {
+    assert(task.rows > 0);
+    const size_t columns = task.columns;
     size_t column = 0;
     for (; column + kTogether * kLanes <= columns; column += kTogether * kLanes) {
         step.template operator()<kTogether>(column, kLanes);
@@ -259,19 +264,19 @@ template <typename Step>
     if (column < columns) {
         step.template operator()<1>(column, columns - column);
     }
-    finish_far_stores();
+    if (task.far) {
+        finish_far_stores();
+    }
 }
 
 void delta_rule(const DeltaRule &task) {
-    assert(task.rows > 0);
-    by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
-                                 STASIS_STEP { delta_columns<vectors>(task, first, count); });
+    by_columns(task, [&]<size_t vectors>(size_t first, size_t count)
+                         STASIS_STEP { delta_columns<vectors>(task, first, count); });
 }
 
 void selective_scan(const DeltaRule &task) {
-    assert(task.rows > 0);
-    by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
-                                 STASIS_STEP { scan_columns<vectors>(task, first, count); });
+    by_columns(task, [&]<size_t vectors>(size_t first, size_t count)
+                         STASIS_STEP { scan_columns<vectors>(task, first, count); });
 }
 
 void scan_gates(const float *dt, const float *rate, const float *bias, float least, float most,
