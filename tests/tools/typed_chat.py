@@ -96,6 +96,11 @@ class TypedChat:
         self.wait(READ)
         return self.said()
 
+    def become_quiet(self):
+        """Reads until nothing has come for a second."""
+        while select.select([self.leader], [], [], 1)[0] and self.read_more():
+            pass
+
     def signal(self, number):
         self.process.send_signal(number)
 
