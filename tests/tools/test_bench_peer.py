@@ -39,6 +39,14 @@ if name == "stasis":
 else:
     print(json.dumps([{"build_commit": "abc123", "samples_ts": [value]}]))
 """
+# Prints one line of `handovers` after the other.
+HANDOVER = """#!/usr/bin/env python3
+import pathlib
+path = pathlib.Path(__file__).parent / "handovers"
+first, rest = path.read_text().split("\\n", 1)
+path.write_text(rest)
+print(first)
+"""
 VALUES = {"stasis": [[30, 0.5], [40, 0.8], [36, 0.6]], "0": [20, 20, 21], "1": [25, 16, 24]}
 
 
@@ -65,9 +73,10 @@ class StandInStat:
 class Peer(CommandTest):
     def setUp(self):
         super().setUp()
-        for name in "stasis", "llama-bench":
+        programs = {"stasis": STAND_IN, "llama-bench": STAND_IN, "handover": HANDOVER}
+        for name, text in programs.items():
             program = self.folder / name
-            program.write_text(STAND_IN, encoding="utf-8")
+            program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
         (self.folder / "model.gguf").touch()
         (self.folder / "log").touch()
@@ -121,12 +130,12 @@ class Peer(CommandTest):
         self.assertIn(" 0.0-2.0 % was stolen and other work took 0.0-2.0 %.", lines[2])
         self.assertEqual(lines[3], "")
         self.assertIn("| llama.cpp | llama.cpp, flash attention |", lines[4])
-        self.assertEqual({line.count("|") for line in lines[4:7]}, {9})
+        self.assertEqual({line.count("|") for line in lines[4:7]}, {10})
         # 30 / 25, 40 / 16 and 36 / 24, where medians alone would give 36 / 24 as well, the better
         # of each repetition 40 / 20, and mode 0 36 / 21.
         self.assertEqual(lines[6:], [
             "| model | 2 | tg128 | 36.0 (30.0-40.0) | 20.0 (20.0-21.0) | 24.0 (16.0-25.0) | "
-            "1.50 (1.20-2.50) | 60 % of read |", "",
+            "1.50 (1.20-2.50) | 60 % of read |  |", "",
             "Ceilings beside the repetitions: read with 2 threads 50.0-60.0 GB/s.", ""])
 
     def test_median_of_paired_ratios_is_not_the_ratio_of_medians(self):
@@ -158,8 +167,9 @@ class Peer(CommandTest):
         self.assertIn("up to 5 % is accepted", code)
         # As is one that is busy only beside the last program.
         self.values({name: 4 * values for name, values in VALUES.items()})
-        code, text, _ = self.compare(stat=StandInStat(4 * [(0, 0), (0, 0), (0, 0), (0, 0.06)]))
-        self.assertEqual((text, self.order()), ("", quiet.ATTEMPTS * ["stasis", "0", "1"]))
+        stat = StandInStat([(0, 0), (0, 0), (0, 0), (0, 0.06)] + 3 * [(0, 0), (0, 0.06)])
+        code, text, _ = self.compare(stat=stat)
+        self.assertEqual((text, self.order()), ("", ["stasis", "0"] + quiet.ATTEMPTS * ["1"]))
         self.assertIn("other work 0.0 %, stolen 6.0 %", code)
 
     def test_a_refusal_ends_with_1(self):
@@ -180,6 +190,60 @@ class Peer(CommandTest):
         self.assertEqual(lines[3], "**Warning: the machine was busy in 1 of 3 repetitions.**")
         self.assertEqual(lines[4], "")
         self.assertTrue(lines[7].startswith("| model | 2 | tg128 | 36.0 "), lines[7])
+
+    def handovers(self, *values, threads=2, repetitions=1):
+        """Returns (exit status or message, table) while they are measured, one after the other."""
+        self.values({name: list(range(10 * first, 10 * first + 20))
+                     for name, first in (("0", 1), ("1", 1))} |
+                    {"stasis": [[value, 0.5] for value in range(100, 120)]})
+        (self.folder / "handovers").write_text("".join(f"{value}\n" for value in values))
+        code, text, _ = self.compare("--handover", self.path("handover"), "--threads",
+                                     str(threads), repetitions=repetitions)
+        return code, text
+
+    def test_a_run_in_which_the_processors_moved_does_not_count(self):
+        # They moved beside the first llama.cpp: all three run where they are now.
+        code, text = self.handovers(65, 70, 310, 315, 300, 310)
+        self.assertEqual((code, self.order()), (0, ["stasis", "0", "stasis", "0", "1"]))
+        self.assertIn("| 101.0 (101.0-101.0) | 11.0 (11.0-11.0) | 10.0 (10.0-10.0) |", text)
+        self.assertIn("| 310 (310-310) |", text)
+
+    def test_runs_of_one_place_belong_together(self):
+        # They moved, and back beside the second run of stasis: the first one's counts.
+        code, text = self.handovers(65, 66, 310, 64, 63, 65)
+        self.assertEqual((code, self.order()), (0, ["stasis", "0", "stasis", "0", "1"]))
+        self.assertIn("| 100.0 (100.0-100.0) | 11.0 (11.0-11.0) | 10.0 (10.0-10.0) |", text)
+        self.assertIn("| 65 (65-65) |", text)
+
+    def test_what_is_left_over_serves_the_next_repetition(self):
+        # Stasis at 65, all three at 310, and the two others when the processors are back.
+        code, text = self.handovers(65, 65, 310, 310, 310, 310, 65, 65, 65, repetitions=2)
+        self.assertEqual((code, self.order()),
+                         (0, ["stasis", "0", "stasis", "0", "1", "1", "0"]))
+        self.assertIn("| 100.5 (100.0-101.0) | 11.5 (11.0-12.0) | 10.5 (10.0-11.0) |", text)
+        self.assertIn("| 188 (65-310) |", text)
+
+    def test_processors_that_move_always_are_refused(self):
+        code, text = self.handovers(*(20 * [65, 310]))
+        self.assertEqual((text, len(self.order())), ("", 3 * quiet.RUNS))
+        self.assertIn("the hypervisor moved the processors too often", code)
+        self.assertIn("in 65, 310 ns", code)
+
+    def test_one_thread_does_not_ask_where_processors_are(self):
+        code, text = self.handovers(threads=1)
+        self.assertEqual((code, self.order()), (0, ["stasis", "0", "1"]))
+        self.assertIn("% of read |  |", text)
+
+    def test_handover(self):
+        """The program itself, on all processors and on one."""
+        program = self.path("measured")
+        subprocess.run(["cc", "-O2", "-pthread", ROOT / "tools/peer/handover.c", "-o", program],
+                       check=True, timeout=60)
+        allowed = os.sched_getaffinity(0)
+        for cpus in allowed, {min(allowed)}:
+            done = subprocess.run([program], capture_output=True, check=True, timeout=60,
+                                  preexec_fn=lambda cpus=cpus: os.sched_setaffinity(0, cpus))
+            self.assertEqual(int(done.stdout) > 0, len(cpus) > 1)
 
     def test_processor_time(self):
         text = "cpu  100 20 30 1000 50 6 4 90 70 60\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 5\n"

@@ -36,6 +36,7 @@ class Repetition(typing.NamedTuple):
     stasis: dict  # the report of `stasis bench`
     peers: dict   # llama-bench's result, by flash mode
     load: quiet.Load
+    handover: float  # see quiet.Outputs
 
 
 class Run(typing.NamedTuple):
@@ -63,11 +64,15 @@ def measure(arguments, model, figure, threads):
     for flash in arguments.flash:
         programs[flash] = functools.partial(run_peer, arguments.peer, model, figure, threads,
                                             flash)
-    repetitions = []
+    # One thread does not feel where another processor is.
+    measured = quiet.no_handover
+    if threads > 1 and arguments.handover is not None:
+        measured = functools.partial(run_json, [arguments.handover])
+    repetitions, places = [], quiet.Places()
     for number in range(arguments.repetitions):
         order = list(programs) if number % 2 == 0 else list(reversed(programs))
-        outputs, load = quiet.run(programs, order, arguments.allow_busy)
-        repetitions.append(Repetition(outputs.pop("stasis"), outputs, load))
+        outputs, load, handover = quiet.run(programs, order, arguments.allow_busy, measured, places)
+        repetitions.append(Repetition(outputs.pop("stasis"), outputs, load, handover))
     return repetitions
 
 
@@ -89,8 +94,10 @@ def row_of(run, flashes):
     better = max(theirs.values(), key=statistics.median)
     ratios = [mine / other for mine, other in zip(ours, better)]
     share = statistics.median(result["share"] for result in results)
+    handovers = [each.handover for each in run.repetitions]
     cells = [run.model, run.threads, run.figure, cell(ours), *map(cell, theirs.values()),
-             cell(ratios, 2), f"{100 * share:.0f} % of {results[0]['ceiling']}"]
+             cell(ratios, 2), f"{100 * share:.0f} % of {results[0]['ceiling']}",
+             cell(handovers, 0) if any(handovers) else ""]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -136,8 +143,9 @@ def table(runs, version, date):
     flashes = list(runs[0].repetitions[0].peers)
     names = " | ".join("llama.cpp" + (", flash attention" if flash else "") for flash in flashes)
     lines = [*header_of(runs, version, date), "",
-             f"| model | threads | figure | stasis | {names} | ratio | share of the ceiling |",
-             f"|{'---|' * (6 + len(flashes))}", *[row_of(run, flashes) for run in runs], "",
+             f"| model | threads | figure | stasis | {names} | ratio | share of the ceiling | "
+             "handover, ns |",
+             f"|{'---|' * (7 + len(flashes))}", *[row_of(run, flashes) for run in runs], "",
              ceilings_of(runs)]
     return "\n".join(lines) + "\n"
 
@@ -190,6 +198,7 @@ def parse_arguments():
                         help="if the machine is busy, warn in the table instead of ending with 1")
     parser.add_argument("--stasis", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--peer", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--handover", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--version", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

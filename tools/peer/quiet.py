@@ -1,5 +1,7 @@
 # Runs programs while the machine is quiet: reads from /proc/stat how much processor time work other
-# than this benchmark takes, and repeats what such work disturbed. Knows nothing of models.
+# than this benchmark takes, and repeats what such work disturbed. On a virtual machine, runs them
+# while the processors are where they were: the hypervisor moves them, and two that share a cache
+# share its path to memory. Knows nothing of models.
 import os
 import pathlib
 import resource
@@ -11,6 +13,8 @@ LIMIT = 0.05  # share of all processors' time; above it, the machine is busy
 ATTEMPTS = 4
 PAUSE_SECONDS = 5  # between attempts
 IDLE_SECONDS = 0.2
+RUNS = 6  # of each program within an attempt, at most, while the processors move
+SAME_PLACE = 1.5  # times of a handover that differ less are of one place
 
 
 class Moment(typing.NamedTuple):
@@ -31,7 +35,13 @@ class Load(typing.NamedTuple):
 
 
 class Busy(Exception):
-    """No attempt was quiet; its text says what the last one saw."""
+    """No attempt was quiet, or the processors moved; its text says what the last one saw."""
+
+
+class Outputs(typing.NamedTuple):
+    by_name: dict
+    load: Load       # the greatest beside one of the programs
+    handover: float  # of a cache line between two processors and back, in ns; 0: not asked
 
 
 def times_of(text):
@@ -67,33 +77,73 @@ def timed(program):
     return output, load_between(before, now())
 
 
-def attempt(programs, order, anyway):
-    """Returns (output by name, greatest load), or (None, load) as soon as the machine is busy.
+def is_same_place(handover, other):
+    return max(handover, other) <= SAME_PLACE * min(handover, other)
 
-    With `anyway`, all programs run nevertheless.
+
+class Places:
+    """What ran in each place, until every program has."""
+    def __init__(self):
+        self.kept = []  # (handover, (output, load) by name)
+
+    def at(self, handover):
+        for each in self.kept:
+            if is_same_place(each[0], handover):
+                return each
+        self.kept.append((handover, {}))
+        return self.kept[-1]
+
+    def __str__(self):
+        return ", ".join(f"{handover:.0f}" for handover, _ in self.kept)
+
+
+def attempt(programs, order, anyway, handover, places):
+    """Returns (Outputs, None), or (None, load) as soon as the machine is busy.
+
+    The outputs are of runs in one place. A run in which the processors moved does not count; where
+    they are in another place, the programs without an output there are next. With `anyway`, each
+    program runs once and counts.
     """
     _, load = timed(lambda: time.sleep(IDLE_SECONDS))
     if is_busy(load) and not anyway:
         return None, load
-    outputs, loads = {}, []
-    for name in order:
-        outputs[name], load = timed(programs[name])
-        loads.append(load)
+    if anyway:
+        handover, places = no_handover, Places()
+    after = handover()
+    for _ in range(RUNS * len(order)):
+        before = after
+        first, ran = places.at(before)
+        name = next(each for each in order if each not in ran)
+        output, load = timed(programs[name])
         if is_busy(load) and not anyway:
             return None, load
-    return outputs, max(loads, key=sum)
+        after = handover()
+        if is_same_place(before, after):
+            ran[name] = output, load
+        if len(ran) == len(order):
+            outputs, loads = zip(*ran.values())
+            whole = Outputs(dict(zip(ran, outputs)), max(loads, key=sum), first)
+            ran.clear()
+            return whole, None
+    raise Busy(f"the hypervisor moved the processors too often: a cache line went from one to the "
+               f"other and back in {places} ns")
 
 
-def run(programs, order, allow_busy):
-    """Runs the programs in this order, and all again, a few times, if the machine was busy.
+def no_handover():
+    return 0.0
 
-    Returns (output by name, the greatest load beside one of them). Throws Busy, or with
-    `allow_busy` accepts what the last attempt gives.
+
+def run(programs, order, allow_busy, handover, places):
+    """Runs the programs in this order, and the one beside which the machine was busy again, a few
+    times.
+
+    `handover` measures what Outputs has of it. `places` holds what earlier calls with the same
+    programs left over. Throws Busy, or with `allow_busy` accepts what the last attempt gives.
     """
     for left in reversed(range(ATTEMPTS)):
-        outputs, load = attempt(programs, order, allow_busy and left == 0)
+        outputs, load = attempt(programs, order, allow_busy and left == 0, handover, places)
         if outputs is not None:
-            return outputs, load
+            return outputs
         print(f"  the machine is busy: {load}", file=sys.stderr, flush=True)
         if left:
             time.sleep(PAUSE_SECONDS)
