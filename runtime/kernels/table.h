@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/coded.h"
 #include "runtime/kernels/strips.h"
 
 namespace stasis::kernels {
@@ -50,6 +51,18 @@ struct Matmul {
     size_t w_stride;   // elements between rows of w
     float *y;          // [rows][outputs] f32
     size_t y_stride;   // elements between rows of y
+    size_t rows;
+    size_t outputs;
+    size_t depth;
+    void *scratch; // kScratchBytes of the calling thread
+};
+
+// The same with coded weights (coded.h).
+struct CodedMatmul {
+    const void *packed;  // x, packed by the same table with the same rows and depth
+    const CodedStrip *w; // of the outputs, 16 each
+    float *y;            // [rows][outputs] f32
+    size_t y_stride;     // elements between rows of y
     size_t rows;
     size_t outputs;
     size_t depth;
@@ -174,6 +187,9 @@ struct Table {
     // memory serves all products of a model.
     size_t (*packed_bytes)(size_t rows, size_t depth);
     void (*matmul)(const Matmul &task);
+    // Both null: this table has neither, and weights are not coded for it.
+    Coded (*code_strip)(const CodeStrip &task);
+    void (*matmul_coded)(const CodedMatmul &task);
 
     // Quantizes rows [begin, end); begin is a multiple of kPackRows, and end is one too or `rows`.
     void (*quantize)(const Quantize &task, size_t begin, size_t end);

@@ -153,7 +153,7 @@ void Weights::check_unchanged() const {
     stasis::check_unchanged(mapped);
 }
 
-WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool map) {
+WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool map, bool code) {
     rename_tensors(config, checkpoint);
     split_tensors(config, checkpoint);
     Weights weights;
@@ -161,7 +161,7 @@ WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool ma
     find_tensors(config, checkpoint, plan);
     describe_types(plan, weights);
     WeightSizes sizes;
-    measure_tensors(plan, map, weights, sizes);
+    measure_tensors(plan, map, code, weights, sizes);
     for (const PlannedTensor &planned : plan) {
         const std::vector<uint64_t> &shape = planned.shape;
         if (planned.group == WeightGroup::mtp) {

@@ -1,7 +1,8 @@
 // The weights of one model in the forms that the forward pass reads, and their digests. Immutable
 // after loading. All files are read by calls. Matrices of bf16 then point into a mapping, if
-// mapping is allowed; matrices of f16 and f32 are rounded to bf16 once (C6), and those of integers
-// are reordered into strips (C8). Norm weights and biases are small and stored as f32.
+// mapping is allowed, or are coded; matrices of f16 and f32 are rounded to bf16 once (C6), and
+// those of integers are reordered into strips (C8). Norm weights and biases are small and stored as
+// f32.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include "format/state/state.h"
 #include "format/state/watch.h"
 #include "runtime/host/memory.h"
-#include "runtime/kernels/strips.h"
+#include "runtime/kernels/table.h"
 #include "runtime/model/config.h"
 #include "runtime/model/safetensors.h"
 
@@ -23,9 +24,11 @@ namespace stasis {
 class Threads;
 
 // A matrix has bf16 values or integers (C8). It has neither if it is of integers whose rows are
-// only looked up.
+// only looked up. Where bf16 values are coded, products read them so; `data` is then that of rows
+// which are looked up as well, or null.
 struct Matrix {
     const uint16_t *data = nullptr;              // [rows][columns] bf16, row-major
+    const kernels::CodedStrip *coded = nullptr;  // of 16 outputs each
     const uint8_t *strips = nullptr;             // as in runtime/kernels/strips.h
     kernels::Quant quant = kernels::Quant::q8_0; // of the integers
     size_t rows = 0;                             // outputs
@@ -159,6 +162,8 @@ struct Weights {
     std::vector<std::shared_ptr<ModelFile>> mapped; // the files that members above point into
     std::vector<std::unique_ptr<Buffer>> storage;   // memory of matrices that are not mapped
     std::vector<std::vector<float>> float_storage;
+    std::vector<std::vector<kernels::CodedStrip>> coded_strips; // of one matrix each, as the next
+    std::vector<std::vector<kernels::Escape>> escapes;
 
     // Throws Error(io) if a mapped file was written to or cut short since it was opened.
     void check_unchanged() const;
@@ -172,6 +177,8 @@ struct WeightsPlace {
     // (known_digests.h).
     uint64_t known_from_bytes = UINT64_MAX;
     bool verify = false; // compute the digests in any case
+    // Codes matrices of bf16 that products read; expects no mapping. Null: they are as stored.
+    const kernels::Table *code = nullptr;
 };
 
 // What weights take of memory once they are loaded, in bytes.
@@ -185,9 +192,9 @@ struct WeightSizes {
     QuantGroups groups; // of all matrices
 };
 
-// Returns the same from the headers of the files alone; `map`: mapping is allowed. Throws as
-// load_weights, for what can be seen without reading values.
-WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool map);
+// Returns the same from the headers of the files alone; `map` and `code` as in WeightsPlace. Throws
+// as load_weights, for what can be seen without reading values.
+WeightSizes measure_weights(Checkpoint checkpoint, const Config &config, bool map, bool code);
 
 // Returns the identity of a model's sessions with the short factors of long RoPE.
 ModelIdentity short_rope_identity(const ModelIdentity &identity);

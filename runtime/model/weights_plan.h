@@ -39,6 +39,7 @@ struct PlannedTensor {
     bool multiplied = true;         // false: a matrix whose rows are only looked up
     Lookup *lookup = nullptr;       // as they are stored: to be filled in
     uint8_t *strips = nullptr;      // a matrix of integers: to be filled in
+    uint8_t *coded = nullptr;       // a matrix that is coded: blocks to be filled in
     const Tensor *tensor = nullptr; // as stored
     std::string shown = {};         // its name in messages
 };

@@ -17,6 +17,7 @@
 #include "runtime/kernels/math.h"
 #include "runtime/model/f16.h"
 #include "runtime/model/model_file.h"
+#include "runtime/model/weights_coded.h"
 #include "runtime/model/weights_strips.h"
 
 namespace stasis {
@@ -26,7 +27,8 @@ namespace {
 constexpr size_t kPieceBytes = 1U << 20;
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-// Where the values of one tensor go; all null: a mapping is used, or strips (weights_strips.h).
+// Where the values of one tensor go; all null: a mapping is used, or strips (weights_strips.h,
+// weights_coded.h).
 struct Destination {
     uint8_t *stored = nullptr; // as they are
     uint16_t *bf16 = nullptr;
@@ -247,9 +249,9 @@ struct Kept {
     uint64_t bf16 = 0, f32 = 0; // numbers that are converted, beside strips
 };
 
-// Decides how a tensor is kept; nothing is set for a matrix of integers that is in strips alone.
-// Throws Error(unsupported) for a vector of integers.
-Kept kept_as(const PlannedTensor &planned, bool map, const Weights &weights) {
+// Decides how a tensor is kept; nothing is set for a matrix that is in strips alone, of integers or
+// coded. Throws Error(unsupported) for a vector of integers.
+Kept kept_as(const PlannedTensor &planned, bool map, bool code, const Weights &weights) {
     const Tensor &tensor = *planned.tensor;
     const bool embeddings = planned.matrix == &weights.embeddings;
     Kept kept;
@@ -267,6 +269,8 @@ Kept kept_as(const PlannedTensor &planned, bool map, const Weights &weights) {
     const bool in_place = tensor.row_step == 0 && tensor.offset_bytes % alignof(uint16_t) == 0;
     if (planned.vector != nullptr) {
         kept.f32 = count;
+    } else if (code && can_be_coded(planned) && !embeddings) {
+        return kept;
     } else if (tensor.type == DataType::bf16) {
         kept.mapped = in_place && map;
         kept.stored_bytes = kept.mapped ? 0 : tensor.size_bytes;
@@ -282,7 +286,7 @@ Destination place_lookup(const PlannedTensor &planned, const WeightsPlace &place
                          Weights &weights) {
     const Tensor &tensor = *planned.tensor;
     Destination destination;
-    const Kept kept = kept_as(planned, place.map, weights);
+    const Kept kept = kept_as(planned, place.map, place.code != nullptr, weights);
     if (!kept.mapped) {
         destination.stored = take_storage<uint8_t>(kept.stored_bytes, place.memory, weights);
     }
@@ -301,7 +305,7 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
     if (planned.lookup != nullptr) {
         return place_lookup(planned, place, weights);
     }
-    const Kept kept = kept_as(planned, place.map, weights);
+    const Kept kept = kept_as(planned, place.map, place.code != nullptr, weights);
     if (planned.vector != nullptr) {
         weights.float_storage.emplace_back(kept.f32);
         destination.f32 = weights.float_storage.back().data();
@@ -326,6 +330,10 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
     }
     if (stored != nullptr) {
         planned.matrix->data = reinterpret_cast<const uint16_t *>(stored);
+        return destination;
+    }
+
+    if (kept.bf16 == 0) { // coded
         return destination;
     }
 
@@ -408,17 +416,17 @@ std::vector<Digest> tensor_digests(const std::vector<PlannedTensor> &plan,
 
 } // namespace
 
-void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, const Weights &weights,
-                     WeightSizes &sizes) {
+void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, bool code,
+                     const Weights &weights, WeightSizes &sizes) {
     for (const PlannedTensor &planned : plan) {
-        const Kept kept = kept_as(planned, map, weights);
+        const Kept kept = kept_as(planned, map, code, weights);
         const uint64_t wide_bytes = kept.f32 * sizeof(float);
         const bool vector = planned.vector != nullptr;
         sizes.mapped_bytes += kept.mapped ? planned.tensor->size_bytes : 0;
         sizes.taken_bytes += kept.stored_bytes + kept.bf16 * sizeof(uint16_t);
         (vector ? sizes.heap_bytes : sizes.taken_bytes) += wide_bytes;
     }
-    sizes.taken_bytes += strips_size_bytes(plan);
+    sizes.taken_bytes += strips_size_bytes(plan) + (code ? coded_size_bytes(plan) : 0);
 }
 
 bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
@@ -427,6 +435,7 @@ bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
     std::vector<Piece> pieces = cut_into_pieces(plan, place, digests.has_value(), weights);
     std::vector<PieceBytes> bytes(threads.count());
     Progress progress{watch, place_strips(plan, place.memory, weights)};
+    progress.total_bytes += place.code != nullptr ? place_coded(plan, place.memory, weights) : 0;
     for (const Piece &piece : pieces) {
         progress.total_bytes += piece.size_bytes;
     }
@@ -434,6 +443,7 @@ bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
     const auto complete_until = [&](const PlannedTensor *next) {
         for (; complete < next; ++complete) {
             make_strips(*complete, threads, progress);
+            code_matrix(*complete, place, threads, progress, weights);
         }
     };
     for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {

@@ -28,8 +28,8 @@ inline constexpr uint64_t kBatchBytes = 64U << 20;
 
 // Adds the memory that read_tensors takes for a plan whose tensors were found, and what it maps if
 // it may. Throws Error(unsupported) as read_tensors does.
-void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, const Weights &weights,
-                     WeightSizes &sizes);
+void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, bool code,
+                     const Weights &weights, WeightSizes &sizes);
 
 // Fills the places of `plan` in `weights`, and `digests` unless it has those of an earlier pass,
 // with which nothing is read that stays where it is mapped. Returns false if those are not the

@@ -28,7 +28,8 @@ ModelEstimate estimate_model(const std::string &path, const ModelOptions &option
     for (const std::shared_ptr<ModelFile> &file : checkpoint.files) {
         result.file_bytes += file->size_bytes();
     }
-    result.weights = measure_weights(std::move(checkpoint), result.config, !options.copy_weights);
+    const bool map = !options.copy_weights, code = network.kernels->matmul_coded != nullptr;
+    result.weights = measure_weights(std::move(checkpoint), result.config, map, !map && code);
 
     network.config = result.config;
     network.weights.groups = result.weights.groups;

@@ -113,7 +113,7 @@ void check_estimate(const std::string &path, bool copy) {
     CHECK(host.live == 0);
 
     const Model model = open_path(path, &options);
-    CHECK(told.allocated_bytes == host.live);
+    CHECK(told.allocated_bytes == host.live.load());
     auto info = sized<stasis_model_info>();
     REQUIRE(stasis_model_get_info(model.get(), &info, nullptr) == STASIS_OK);
     CHECK(told.weight_bytes == info.weight_bytes);

@@ -10,7 +10,7 @@ namespace stasis {
 PackedForms::PackedForms(std::initializer_list<const Matrix *> matrices) {
     for (const Matrix *matrix : matrices) {
         groups.add(*matrix);
-        plain = plain || matrix->data != nullptr;
+        plain = plain || matrix->data != nullptr || matrix->coded != nullptr;
     }
 }
 
@@ -57,7 +57,10 @@ void multiply(const Pass &pass, const Matrix &w, const PackedRows &packed, size_
               size_t begin, size_t count, size_t thread, float *y, size_t y_stride) {
     const kernels::Table &table = *pass.network.kernels;
     void *scratch = pass.cpu->scratch_of(thread);
-    if (w.data != nullptr) {
+    if (w.coded != nullptr) {
+        table.matmul_coded({packed.plain, w.coded + begin / kernels::kCodedOutputs, y, y_stride,
+                            rows, count, w.columns, scratch});
+    } else if (w.data != nullptr) {
         table.matmul({packed.plain, w.data + begin * w.columns, w.columns, y, y_stride, rows, count,
                       w.columns, scratch});
     } else {

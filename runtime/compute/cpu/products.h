@@ -23,7 +23,8 @@ struct Product {
 // evenly: at multiples of what the tables compute side by side, kProductOutputs at most in each.
 struct Items {
     static constexpr size_t kUnit = 32;
-    static_assert(kUnit % kernels::kStripOutputs == 0 && kProductOutputs % (4 * kUnit) == 0);
+    static_assert(kUnit % kernels::kStripOutputs == 0 && kUnit % kernels::kCodedOutputs == 0 &&
+                  kProductOutputs % (4 * kUnit) == 0);
     size_t outputs, units, count;
 
     Items(size_t threads, size_t outputs_, size_t rows)

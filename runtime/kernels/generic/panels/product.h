@@ -53,8 +53,8 @@ inline constexpr size_t kRowsTogether = 5;
 // A block for more rows: its weights are turned into memory, which stays in the first level of
 // caches, and met by one chain after the other. Sums that leave registers in between cost half the
 // speed of 8 rows of bf16 (Zen 5).
-template <typename V, size_t rows>
-[[gnu::always_inline]] inline void multiply_turned(Strip<V> &strip, size_t k, const uint32_t *x,
+template <typename V, size_t rows, typename Blocks>
+[[gnu::always_inline]] inline void multiply_turned(Blocks &strip, size_t k, const uint32_t *x,
                                                    typename V::Floats (&even)[rows],
                                                    typename V::Floats (&odd)[rows]) {
     alignas(64) uint32_t turned[kWords<V> * V::kLanes];
@@ -75,22 +75,16 @@ template <typename V, size_t rows>
     });
 }
 
-// kLanes outputs for rows that are one group, weights taken as they lie.
-template <typename V, size_t rows>
-[[gnu::flatten]] void multiply_strip(const Matmul &task, size_t output) {
-    const auto *x = static_cast<const uint32_t *>(task.packed);
-    float *y = task.y + output;
-    const size_t count = smaller(V::kLanes, task.outputs - output);
-    Strip<V> strip(task.w + output * task.w_stride, task.w_stride, count, task.depth);
+// `count` outputs, kLanes at most, of a strip's blocks for rows of packed x that are one group.
+// fetch(k) is called before each block.
+template <typename V, size_t rows, typename Blocks, typename Fetch>
+[[gnu::always_inline]] inline void sum_blocks(Blocks &strip, const uint32_t *x, size_t depth,
+                                              float *y, size_t y_stride, size_t count,
+                                              const Fetch &fetch) {
     typename V::Floats total[rows];
     unroll<rows>([&]<size_t r>() { total[r] = V::zero(); });
-    for (size_t k = 0; k < task.depth; k += kBlock) {
-        // Beyond the end of a row lies, for the next strip, the begin of a row kLanes further.
-        const size_t ahead = k + V::kAhead;
-        const size_t offset =
-            ahead < task.depth ? ahead : ahead - task.depth + V::kLanes * task.w_stride;
-        strip.template prefetch<V::kNear>(offset);
-
+    for (size_t k = 0; k < depth; k += kBlock) {
+        fetch(k);
         typename V::Floats even[rows], odd[rows];
         unroll<rows>([&]<size_t r>() { even[r] = odd[r] = V::zero(); });
         if constexpr (rows > kRowsTogether) {
@@ -109,13 +103,28 @@ template <typename V, size_t rows>
     }
     unroll<rows>([&]<size_t r>() {
         if (count == V::kLanes) {
-            V::store_floats(y + r * task.y_stride, total[r]);
+            V::store_floats(y + r * y_stride, total[r]);
         } else {
             float lanes[V::kLanes];
             V::store_floats(lanes, total[r]);
-            __builtin_memcpy(y + r * task.y_stride, lanes, count * sizeof(float));
+            __builtin_memcpy(y + r * y_stride, lanes, count * sizeof(float));
         }
     });
+}
+
+// kLanes outputs for rows that are one group, weights taken as they lie.
+template <typename V, size_t rows>
+[[gnu::flatten]] void multiply_strip(const Matmul &task, size_t output) {
+    const size_t count = smaller(V::kLanes, task.outputs - output);
+    Strip<V> strip(task.w + output * task.w_stride, task.w_stride, count, task.depth);
+    const auto fetch = [&](size_t k) {
+        // Beyond the end of a row lies, for the next strip, the begin of a row kLanes further.
+        const size_t ahead = k + V::kAhead;
+        strip.template prefetch<V::kNear>(
+            ahead < task.depth ? ahead : ahead - task.depth + V::kLanes * task.w_stride);
+    };
+    sum_blocks<V, rows>(strip, static_cast<const uint32_t *>(task.packed), task.depth,
+                        task.y + output, task.y_stride, count, fetch);
 }
 
 // Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.

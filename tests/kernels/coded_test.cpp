@@ -1,0 +1,195 @@
+// Coded weights (coded.h): what is coded is what was there, and products with it are those with the
+// weights themselves. Tables without such products are counted as skipped.
+#include <functional>
+
+#include "runtime/kernels/environment.h"
+#include "tests/kernels/guarded.h"
+#include "tests/kernels/inputs.h"
+#include "tests/share.h"
+
+using namespace stasis::kernels;
+using stasis::test::taken;
+
+namespace {
+
+// A matrix of rows one after the other, coded.
+struct CodedMatrix {
+    std::vector<uint8_t> blocks;
+    std::vector<std::vector<Escape>> escapes;
+    std::vector<CodedStrip> strips; // their blocks and escapes are null
+};
+
+// As many escapes have room as there are weights.
+CodedMatrix code(const Table &table, const std::vector<uint16_t> &w, size_t outputs, size_t depth,
+                 Edge edge) {
+    CodedMatrix coded;
+    for (size_t output = 0; output < outputs; output += kCodedOutputs) {
+        const size_t count = std::min(kCodedOutputs, outputs - output);
+        const auto first = w.begin() + static_cast<ptrdiff_t>(output * depth);
+        const std::vector<uint16_t> of_strip(first, first + static_cast<ptrdiff_t>(count * depth));
+        const Guarded<uint16_t> rows(of_strip, edge);
+        const Guarded<uint8_t> blocks(std::vector<uint8_t>(coded_strip_bytes(depth), 0xA5), edge);
+        const Guarded<Escape> escapes(std::vector<Escape>(count * depth), edge);
+        const Coded found = table.code_strip(
+            {rows.data(), count, depth, blocks.data(), escapes.data(), count * depth});
+        REQUIRE(found.escape_count <= count * depth);
+        const std::vector<uint8_t> bytes = blocks.values();
+        coded.blocks.insert(coded.blocks.end(), bytes.begin(), bytes.end());
+        const std::vector<Escape> all = escapes.values();
+        coded.escapes.emplace_back(all.begin(),
+                                   all.begin() + static_cast<ptrdiff_t>(found.escape_count));
+        coded.strips.push_back(
+            {nullptr, nullptr, static_cast<uint32_t>(found.escape_count), found.exponent});
+    }
+    return coded;
+}
+
+// A weight of a strip, as coded.h describes it.
+uint16_t weight_of(const CodedMatrix &coded, size_t output, size_t k, size_t depth) {
+    const size_t strip = output / kCodedOutputs, block = k / 32, term = k % 32;
+    const size_t vector = term / 4 * 2 + term % 2, half = output % 16 * 2 + (term % 4 < 2 ? 1 : 0);
+    const size_t place = block * 512 + vector * 32 + half;
+    const std::vector<Escape> &escapes = coded.escapes[strip];
+    const auto found =
+        std::lower_bound(escapes.begin(), escapes.end(), place,
+                         [](const Escape &escape, size_t at) { return escape.place < at; });
+    if (found != escapes.end() && found->place == place) {
+        return found->value;
+    }
+    const uint8_t *group =
+        coded.blocks.data() + strip * coded_strip_bytes(depth) + block * 768 + vector / 4 * 192;
+    const size_t at = vector % 4;
+    const unsigned codes = group[2 * half] | static_cast<unsigned>(group[2 * half + 1]) << 8;
+    const unsigned code = codes >> (4 * at) & 15;
+    const unsigned fraction = group[64 + at / 2 * 64 + half / 8 * 16 + at % 2 * 8 + half % 8];
+    const unsigned exponent = code == 15 ? 0 : coded.strips[strip].exponent + code;
+    return static_cast<uint16_t>((fraction & 0x80) << 8 | exponent << 7 | (fraction & 0x7F));
+}
+
+void for_each_coder(const std::function<void(const Table &)> &check) {
+    size_t count = 0;
+    for_each_table(
+        [&](const Table &table) {
+            if (table.matmul_coded != nullptr) {
+                check(table);
+                ++count;
+            }
+        },
+        instruction_set_tables());
+    if (count == 0) {
+        std::printf("SKIPPED: %s: no table of this machine codes weights\n",
+                    doctest::getContextOptions()->currentTest->m_name);
+    }
+}
+
+// Weights of which about one in `rare` has an exponent far from the others.
+std::vector<uint16_t> with_outliers(Numbers &numbers, size_t count, size_t rare) {
+    std::vector<uint16_t> values = numbers.bf16(count, Kind::plain);
+    for (uint16_t &value : values) {
+        if (numbers.below(rare) == 0) {
+            value = static_cast<uint16_t>((value & 0x807F) | numbers.below(255) << 7);
+        }
+    }
+    return values;
+}
+
+std::vector<float> multiply(const Table &table, const std::vector<uint16_t> &x,
+                            const std::vector<uint16_t> &w, const CodedMatrix *coded, size_t rows,
+                            size_t outputs, size_t depth, Edge edge) {
+    const size_t y_stride = outputs + 2;
+    const Guarded<float> y(std::vector<float>((rows - 1) * y_stride + outputs, 7.0F), edge);
+    const Guarded<uint8_t> packed(std::vector<uint8_t>(table.packed_bytes(rows, depth)), edge, 64);
+    const Guarded<uint8_t> scratch(std::vector<uint8_t>(kScratchBytes), edge, 64);
+    for (size_t begin = 0; begin < rows; begin += kPackRows) {
+        table.pack({x.data(), depth, rows, depth, packed.data()}, begin,
+                   std::min(begin + kPackRows, rows));
+    }
+    if (coded == nullptr) {
+        const Guarded<uint16_t> weights(w, edge);
+        table.matmul({packed.data(), weights.data(), depth, y.data(), y_stride, rows, outputs,
+                      depth, scratch.data()});
+        return y.values();
+    }
+    const Guarded<uint8_t> blocks(coded->blocks, edge);
+    std::vector<CodedStrip> strips = coded->strips;
+    std::vector<Escape> escapes;
+    escapes.reserve(outputs * depth);
+    for (size_t i = 0; i < strips.size(); ++i) {
+        strips[i].blocks = blocks.data() + i * coded_strip_bytes(depth);
+        strips[i].escapes = escapes.data() + escapes.size();
+        escapes.insert(escapes.end(), coded->escapes[i].begin(), coded->escapes[i].end());
+    }
+    table.matmul_coded(
+        {packed.data(), strips.data(), y.data(), y_stride, rows, outputs, depth, scratch.data()});
+    return y.values();
+}
+
+} // namespace
+
+TEST_CASE("coded: every weight is what it was") {
+    Numbers numbers(11);
+    std::vector<uint16_t> all(65536); // every bf16 there is, in strips of 4096 and of 32 terms
+    for (size_t i = 0; i < all.size(); ++i) {
+        all[i] = static_cast<uint16_t>(i * 40503U);
+    }
+    for_each_coder([&](const Table &table) {
+        const auto check = [&](const std::vector<uint16_t> &w, size_t outputs, size_t depth) {
+            const CodedMatrix coded = code(table, w, outputs, depth, kEdges[outputs % 2]);
+            for (size_t i = 0; i < w.size(); ++i) {
+                REQUIRE(weight_of(coded, i / depth, i % depth, depth) == w[i]);
+            }
+        };
+        check(all, 16, 4096);
+        check(all, 2048, 32);
+        for (const Kind kind : kKinds) {
+            check(numbers.bf16(19 * 100, kind), 19, 100);
+        }
+        check(with_outliers(numbers, 33 * 77, 40), 33, 77);
+    });
+}
+
+TEST_CASE(
+    "coded: weights as trained ones are take hardly an escape, and those without room are told") {
+    Numbers numbers(12);
+    const std::vector<uint16_t> w = numbers.bf16(size_t{16} * 2048, Kind::plain);
+    for_each_coder([&](const Table &table) {
+        const CodedMatrix coded = code(table, w, 16, 2048, Edge::back);
+        CHECK(coded.escapes[0].size() < 30); // evenly spread: one in 2^14 is below 2^-14
+        std::vector<uint8_t> blocks(coded_strip_bytes(2048));
+        const std::vector<uint16_t> wide = with_outliers(numbers, w.size(), 2);
+        const Guarded<Escape> room(std::vector<Escape>(5), Edge::back);
+        const Coded found =
+            table.code_strip({wide.data(), 16, 2048, blocks.data(), room.data(), 5});
+        CHECK(found.escape_count > w.size() / 4);
+    });
+}
+
+TEST_CASE("coded: products are those with the weights themselves, and stay inside") {
+    const FloatEnvironment environment;
+    Numbers numbers(13);
+    for_each_coder([&](const Table &table) {
+        const auto check = [&](size_t rows, size_t outputs, size_t depth, size_t rare) {
+            INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " rare ", rare);
+            const Edge edge = kEdges[numbers.below(2)];
+            const Kind kind = kKinds[numbers.below(std::size(kKinds))];
+            const std::vector<uint16_t> x = numbers.bf16(rows * depth, kind);
+            const std::vector<uint16_t> w = rare == 0
+                                                ? numbers.bf16(outputs * depth, kind)
+                                                : with_outliers(numbers, outputs * depth, rare);
+            const CodedMatrix coded = code(table, w, outputs, depth, edge);
+            CHECK(first_difference(multiply(table, x, w, &coded, rows, outputs, depth, edge),
+                                   multiply(table, x, w, nullptr, rows, outputs, depth, edge)) ==
+                  -1);
+        };
+        size_t count = 0;
+        for (const size_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33, 48, 49, 100}) {
+            for (const size_t outputs : {1, 15, 16, 17, 32, 48, 49, 100}) {
+                for (const size_t depth : {1, 31, 32, 33, 64, 100, 600, 1152}) {
+                    if (taken(count++)) {
+                        check(rows, outputs, depth, count % 2 == 0 ? 0 : 1 + count % 300);
+                    }
+                }
+            }
+        }
+    });
+}
