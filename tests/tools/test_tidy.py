@@ -48,8 +48,9 @@ RECIPES = {
     "A kernel": ("embed_wide", "embed_wide", 7, ("tests/kernels/", "runtime/compute/cpu/")),
     "An instruction set": (
         "avx512bf16", "avx512bf16", 5,
-        ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
-         "tests/abi/older/")),
+        ("tools/bench/ceilings/", "tools/bench/bench.cpp", "tools/CMakeLists.txt",
+         "tools/BENCHMARKS.md", "tests/abi/older/", "runtime/kernels/avx512bf16/",
+         "CHANGELOG.md")),
     "A model family": (
         "kQwen3", "k?[Qq]wen3", 9,
         ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/cli/synth/", "tests/runtime/outputs_test",

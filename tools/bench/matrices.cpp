@@ -54,8 +54,14 @@ struct Sizes {
 struct Sum {
     Matrices total;
     Sizes sizes;
+    bool coded = false;
     uint64_t expert_elements = 0;
 
+    // Of numbers of bf16, as a product reads them.
+    uint64_t bf16_bytes(uint64_t elements) const {
+        constexpr uint64_t kCodedBits = 12, kBits = 16;
+        return elements * (coded ? kCodedBits : kBits) / 8;
+    }
     void layer_matrix(uint64_t elements, uint64_t bytes, bool expert) {
         (expert ? expert_elements : total.layers) += elements;
         (expert ? total.expert_bytes : total.token_bytes) += bytes;
@@ -106,8 +112,8 @@ bool is_of_text_layer(const std::string &name) {
     return name.find(".layers.") != std::string::npos && !name.starts_with("mtp.");
 }
 
-Matrices measure_directory(const std::string &directory, uint64_t head) {
-    Sum sum{{}, sizes_of_directory(directory)};
+Matrices measure_directory(const std::string &directory, uint64_t head, bool coded) {
+    Sum sum{{}, sizes_of_directory(directory), coded};
     for (const std::string &path : files_of(directory)) {
         const Json header = read_header(path);
         for (const auto &[name, tensor] : header.items()) {
@@ -134,10 +140,12 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
                 const bool mapped = tensor.at("dtype").get<std::string>() == "BF16";
                 const bool rows = name.ends_with("embed_tokens.weight"); // kept in f32 as well
                 sum.total.copied += mapped ? 0 : elements * (sizeof(uint16_t) + (rows ? 4 : 0));
+                const uint64_t bytes =
+                    mapped ? sum.bf16_bytes(elements) : elements * sizeof(uint16_t);
                 if (in_layer) {
-                    sum.layer_matrix(elements, elements * sizeof(uint16_t), expert);
+                    sum.layer_matrix(elements, bytes, expert);
                 } else if (name.ends_with(kLayerInputs)) {
-                    sum.layer_matrix(elements, elements * sizeof(uint16_t), false);
+                    sum.layer_matrix(elements, bytes, false);
                 }
             } else if (in_layer) {
                 sum.state_vector(name, elements, shape.back());
@@ -147,7 +155,7 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
             }
         }
     }
-    sum.total.token_bytes += head * sizeof(uint16_t);
+    sum.total.token_bytes += sum.bf16_bytes(head);
     return sum.finish();
 }
 
@@ -155,7 +163,7 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
 constexpr char kGgufLayerInputs[] = "per_layer_model_proj.weight";
 constexpr char kGgufLayerTokens[] = "per_layer_token_embd.weight";
 
-Matrices measure_gguf(const std::string &path) {
+Matrices measure_gguf(const std::string &path, bool coded) {
     constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 30;
     const GgufHeader header = read_gguf_header(path);
     const auto count = [&](const char *key) {
@@ -163,7 +171,8 @@ Matrices measure_gguf(const std::string &path) {
         return found == header.counts.end() ? 0 : found->second;
     };
     const uint64_t taps = std::max<uint64_t>(1, count("ssm.conv_kernel"));
-    Sum sum{{}, {count("expert_count"), count("expert_used_count"), count("ssm.state_size")}};
+    Sum sum{
+        {}, {count("expert_count"), count("expert_used_count"), count("ssm.state_size")}, coded};
     Matrices &total = sum.total;
     uint64_t embeddings = 0, head = 0, looked_up = 0; // in integers: copied only as a head
     for (const GgufTensor &tensor : header.tensors) {
@@ -177,7 +186,9 @@ Matrices measure_gguf(const std::string &path) {
             continue; // neither copied nor read whole
         }
         const bool converted = tensor.type == kF32 || tensor.type == kF16;
-        const uint64_t bytes = converted ? tensor.elements * sizeof(uint16_t) : tensor.bytes;
+        const uint64_t bytes = converted              ? tensor.elements * sizeof(uint16_t)
+                               : tensor.type == kBf16 ? sum.bf16_bytes(tensor.elements)
+                                                      : tensor.bytes;
         total.copied += tensor.type == kBf16 ? 0 : bytes;
         if (in_layer) {
             sum.layer_matrix(tensor.elements, bytes,
@@ -212,8 +223,9 @@ double Matrices::step_bytes(uint64_t tokens) const {
     return static_cast<double>(token_bytes) + all * (read - share);
 }
 
-Matrices measure_matrices(const std::string &path, uint64_t head) {
-    return std::filesystem::is_directory(path) ? measure_directory(path, head) : measure_gguf(path);
+Matrices measure_matrices(const std::string &path, uint64_t head, bool coded) {
+    return std::filesystem::is_directory(path) ? measure_directory(path, head, coded)
+                                               : measure_gguf(path, coded);
 }
 
 } // namespace command::bench

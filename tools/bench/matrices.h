@@ -24,7 +24,8 @@ struct Matrices {
 };
 
 // Of the model in `path`, a directory or a GGUF file, which the library has opened: its files are
-// sound. `head` is the number of elements in the output head. Throws Failure.
-Matrices measure_matrices(const std::string &path, uint64_t head);
+// sound. `head` is the number of elements in the output head; `coded`: those of bf16 are read in 12
+// bits. Throws Failure.
+Matrices measure_matrices(const std::string &path, uint64_t head, bool coded);
 
 } // namespace command::bench
