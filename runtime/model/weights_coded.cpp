@@ -12,7 +12,7 @@ namespace stasis {
 
 namespace {
 
-// With more escapes than one in so many weights, a strip's would take what coding saves.
+// With more escapes than one in so many weights, a strip's would take half of what coding saves.
 constexpr size_t kWeightsPerEscape = sizeof(kernels::Escape) * 4;
 
 size_t bytes_of(const PlannedTensor &planned) {

@@ -86,6 +86,39 @@ TEST_CASE("open_model: a model computes with the table that it was opened with, 
     CHECK(open("zoo/llama-odd-sizes-f32")->kernels == &kernels::best_table());
 }
 
+TEST_CASE("open_model: weights that are copied are coded where the table has products for them") {
+    using Coded = CountedEntries<entries::List<&Table::matmul_coded>>;
+    const kernels::FloatEnvironment environment;
+    size_t tables = 0;
+    for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
+        const Table *table = kernels::find_table(*name);
+        if (table == nullptr || table->matmul_coded == nullptr) {
+            continue;
+        }
+        INFO("table: ", *name);
+        ++tables;
+        ModelOptions options;
+        options.threads = 2;
+        options.kernels = *name;
+        for (const bool copy : {false, true}) {
+            options.copy_weights = copy;
+            const auto model = open_model(directory("zoo/gemma3-text"), options);
+            CHECK((model->weights.head.coded != nullptr) == copy);
+            CHECK((model->weights.layers[0].mlp.up.coded != nullptr) == copy);
+            CHECK((model->weights.layers[0].mlp.up.data == nullptr) == copy);
+            CHECK(model->weights.embeddings.data != nullptr); // rows are looked up
+            const Table counting = Coded::table_of(*table);
+            model->kernels = &counting;
+            Session session(model, {});
+            session.append(tokens_for(*model, 70), {});
+            CHECK((Coded::calls()[0] > 0) == copy);
+        }
+    }
+    if (tables == 0) {
+        STASIS_SKIP("no table of this machine has such products");
+    }
+}
+
 TEST_CASE(
     "open_model: a table that is unknown, or that this machine cannot run, is refused by name") {
     std::vector<std::string> refused = {"avx", "AVX2", "avx2 ", "cuda"};

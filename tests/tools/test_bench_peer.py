@@ -116,6 +116,11 @@ class Peer(CommandTest):
             self.assertIn("--repetitions 1" if name == "stasis" else "-r 1 ", text)
             self.assertIn("--only tg128" if name == "stasis" else "-p 0 -n 128 -d 0 ", text)
 
+    def test_copied_weights(self):
+        self.assertEqual(self.compare("--copy-weights", repetitions=1)[0], 0)
+        self.assertEqual([name for name, words in self.calls() if "--copy-weights" in words],
+                         ["stasis"])
+
     def test_table(self):
         """Ratios are paired by repetition, to the mode of the greater median; shares are too."""
         stat = StandInStat([(0, 0), (0.01, 0.002), (0.02, 0), (0, 0.001),

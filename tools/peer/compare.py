@@ -47,9 +47,9 @@ class Run(typing.NamedTuple):
     repetitions: list
 
 
-def run_stasis(command, model, figure, threads):
+def run_stasis(command, model, figure, threads, options):
     return run_json([command, "bench", model, "--json", "--threads", threads, "--only", figure,
-                     "--repetitions", 1])
+                     "--repetitions", 1, *options])
 
 
 def run_peer(command, model, figure, threads, flash):
@@ -60,7 +60,8 @@ def run_peer(command, model, figure, threads, flash):
 
 def measure(arguments, model, figure, threads):
     """Returns the repetitions of one row. Every second one runs the programs in reverse order."""
-    programs = {"stasis": functools.partial(run_stasis, arguments.stasis, model, figure, threads)}
+    programs = {"stasis": functools.partial(run_stasis, arguments.stasis, model, figure, threads,
+                                            ["--copy-weights"] * arguments.copy_weights)}
     for flash in arguments.flash:
         programs[flash] = functools.partial(run_peer, arguments.peer, model, figure, threads,
                                             flash)
@@ -191,6 +192,8 @@ def parse_arguments():
     parser.add_argument("--flash", default="0,1",
                         help="llama.cpp without flash attention, with it (default: 0,1)")
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default: 1,2)")
+    parser.add_argument("--copy-weights", action="store_true",
+                        help="stasis copies the weights: those of bf16 take 12 bits")
     parser.add_argument("--only", default="", help=f"of {', '.join(FIGURES)}")
     parser.add_argument("--repetitions", type=int, default=5,
                         help="each opens the model anew in every program (default: 5)")

@@ -68,7 +68,8 @@ class CodedBlocks {
         return _mm512_load_si512(table);
     }
 
-    // Two vectors of a group, from their codes and 64 bytes of signs and fractions.
+    // A vector of weights, from words whose low bits are its codes, and from words whose two bytes
+    // both are its sign and fraction.
     [[gnu::always_inline]] inline V::Words word(V::Words codes, V::Words doubled) const {
         const V::Words kept = _mm512_set1_epi16(static_cast<short>(0x807F));
         constexpr int kFirstAndSecondOrThird = 0xEA; // (a & b) | c
