@@ -232,10 +232,10 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * $HOME/.cache/stasis/weights), 32 bytes for each tensor. A later call takes them if device, inode,
  * size, time of the last write and time of the last change of every file are those of that time, if
  * the files were three seconds old then, and if nobody else could write the entry. What is mapped
- * is then not read, what kernels reorder not hashed; the rest is compared with it. This trusts the
- * system's clock, whoever may write to that directory, and that the file system gives every write a
- * time and every file a number of its own: a write through another process's shared mapping may get
- * its time late, and images mounted in turn may repeat both. With verify_weights nothing is
+ * is then not read, integers in the kernels' order not hashed; the rest is compared. This trusts
+ * the system's clock, whoever may write to that directory, and that the file system gives every
+ * write a time and every file a number of its own: a write through another process's shared mapping
+ * may get its time late, and images mounted in turn may repeat both. With verify_weights nothing is
  * trusted, and the entry is written anew. A cache that cannot be read or written is no error.
  *
  * Devices. On "cuda" weights and KV pages are in that GPU's memory, and results are the same, bit

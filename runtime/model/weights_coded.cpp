@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <atomic>
 
-#include "runtime/host/first_error.h"
 #include "runtime/kernels/table.h"
 #include "runtime/model/model_file.h"
+#include "runtime/model/weights_strips.h"
 
 namespace stasis {
 
@@ -14,10 +14,6 @@ namespace {
 
 // With more escapes than one in so many weights, a strip's would take half of what coding saves.
 constexpr size_t kWeightsPerEscape = sizeof(kernels::Escape) * 4;
-
-size_t bytes_of(const PlannedTensor &planned) {
-    return kernels::coded_bytes(planned.matrix->rows, planned.matrix->columns);
-}
 
 // What a thread needs for one strip.
 struct Room {
@@ -82,29 +78,8 @@ bool can_be_coded(const PlannedTensor &planned) {
            planned.tensor->type == DataType::bf16;
 }
 
-uint64_t coded_size_bytes(const std::vector<PlannedTensor> &plan) {
-    uint64_t total_bytes = 0;
-    for (const PlannedTensor &planned : plan) {
-        total_bytes += can_be_coded(planned) ? bytes_of(planned) : 0;
-    }
-    return total_bytes;
-}
-
-uint64_t place_coded(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights) {
-    const uint64_t total_bytes = coded_size_bytes(plan);
-    if (total_bytes == 0) {
-        return 0;
-    }
-    weights.storage.push_back(std::make_unique<Buffer>(memory));
-    weights.storage.back()->grow(total_bytes);
-    auto *at = static_cast<uint8_t *>(weights.storage.back()->data());
-    for (PlannedTensor &planned : plan) {
-        if (can_be_coded(planned)) {
-            planned.coded = at;
-            at += bytes_of(planned);
-        }
-    }
-    return total_bytes;
+size_t coded_bytes(const PlannedTensor &planned) {
+    return kernels::coded_bytes(planned.matrix->rows, planned.matrix->columns);
 }
 
 void code_matrix(const PlannedTensor &planned, const WeightsPlace &place, Threads &threads,
@@ -119,24 +94,12 @@ void code_matrix(const PlannedTensor &planned, const WeightsPlace &place, Thread
     std::vector<std::vector<kernels::Escape>> escapes(count);
     std::vector<Room> rooms(threads.count());
     std::atomic<bool> coded{true};
-    const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
-    for (size_t begin = 0; begin < count; begin += most) {
-        progress.step();
-        const size_t batch = std::min(most, count - begin);
-        FirstError error;
-        threads.run(batch, 1, [&](size_t first, size_t last, size_t thread) {
-            error.guard([&] {
-                for (size_t strip = begin + first; strip < begin + last; ++strip) {
-                    if (!code_strip(planned, *place.code, strip, rooms[thread], strips[strip],
-                                    escapes[strip])) {
-                        coded = false;
-                    }
-                }
-            });
-        });
-        error.rethrow();
-        progress.done_bytes += batch * strip_bytes;
-    }
+    each_strip(count, strip_bytes, threads, progress, [&](size_t strip, size_t thread) {
+        if (!code_strip(planned, *place.code, strip, rooms[thread], strips[strip],
+                        escapes[strip])) {
+            coded = false;
+        }
+    });
     if (!coded) {
         keep_as_stored(planned, place.memory, weights);
         return;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cinttypes>
 #include <cstring>
 #include <exception>
@@ -348,13 +349,15 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
     return destination;
 }
 
-// Cuts the tensors that are read into pieces; all, unless their digests are known.
+// Cuts the tensors that are hashed into pieces; if their digests are known, those whose values go
+// somewhere, or are coded from a second reading.
 std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan,
                                    const WeightsPlace &place, bool known, Weights &weights) {
     std::vector<Piece> pieces;
     for (const PlannedTensor &planned : plan) {
         const Destination destination = place_tensor(planned, place, weights);
-        if (known && destination.goes_nowhere()) {
+        const bool coded = place.code != nullptr && can_be_coded(planned);
+        if (known && destination.goes_nowhere() && !coded) {
             continue;
         }
         const size_t size_bytes = planned.tensor->size_bytes;
@@ -426,16 +429,16 @@ void measure_tensors(const std::vector<PlannedTensor> &plan, bool map, bool code
         sizes.taken_bytes += kept.stored_bytes + kept.bf16 * sizeof(uint16_t);
         (vector ? sizes.heap_bytes : sizes.taken_bytes) += wide_bytes;
     }
-    sizes.taken_bytes += strips_size_bytes(plan) + (code ? coded_size_bytes(plan) : 0);
+    sizes.taken_bytes += strips_size_bytes(plan, code);
 }
 
 bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                   std::optional<std::vector<Digest>> &digests, Threads &threads, const Watch &watch,
                   Weights &weights) {
+    assert(place.code == nullptr || !place.map);
     std::vector<Piece> pieces = cut_into_pieces(plan, place, digests.has_value(), weights);
     std::vector<PieceBytes> bytes(threads.count());
-    Progress progress{watch, place_strips(plan, place.memory, weights)};
-    progress.total_bytes += place.code != nullptr ? place_coded(plan, place.memory, weights) : 0;
+    Progress progress{watch, place_strips(plan, place, weights)};
     for (const Piece &piece : pieces) {
         progress.total_bytes += piece.size_bytes;
     }

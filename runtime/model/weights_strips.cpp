@@ -6,6 +6,7 @@
 
 #include "runtime/host/first_error.h"
 #include "runtime/model/model_file.h"
+#include "runtime/model/weights_coded.h"
 
 namespace stasis {
 
@@ -38,23 +39,26 @@ void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t>
 
 } // namespace
 
-uint64_t strips_size_bytes(const std::vector<PlannedTensor> &plan) {
+uint64_t strips_size_bytes(const std::vector<PlannedTensor> &plan, bool code) {
     uint64_t total_bytes = 0;
     for (const PlannedTensor &planned : plan) {
-        total_bytes += in_strips(planned) ? bytes_of(planned) : 0;
+        total_bytes += in_strips(planned)              ? bytes_of(planned)
+                       : code && can_be_coded(planned) ? coded_bytes(planned)
+                                                       : 0;
     }
     return total_bytes;
 }
 
-// One piece of memory holds all strips.
-uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights) {
-    const uint64_t total_bytes = strips_size_bytes(plan);
+uint64_t place_strips(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+                      Weights &weights) {
+    const bool code = place.code != nullptr;
+    const uint64_t total_bytes = strips_size_bytes(plan, code);
     if (total_bytes == 0) {
         return 0;
     }
 
     // Each matrix gets its part, in the order of the plan.
-    weights.storage.push_back(std::make_unique<Buffer>(memory));
+    weights.storage.push_back(std::make_unique<Buffer>(place.memory));
     weights.storage.back()->grow(total_bytes);
     auto *at = static_cast<uint8_t *>(weights.storage.back()->data());
     for (PlannedTensor &planned : plan) {
@@ -64,36 +68,43 @@ uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, We
             (planned.group == WeightGroup::mtp ? weights.mtp.groups : weights.groups)
                 .add(*planned.matrix);
             at += bytes_of(planned);
+        } else if (code && can_be_coded(planned)) {
+            planned.coded = at;
+            at += coded_bytes(planned);
         }
     }
     return total_bytes;
+}
+
+void each_strip(size_t count, size_t strip_bytes, Threads &threads, Progress &progress,
+                const std::function<void(size_t strip, size_t thread)> &work) {
+    // Batches let progress and cancelling happen between them.
+    const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
+    for (size_t begin = 0; begin < count; begin += most) {
+        progress.step();
+        const size_t batch = std::min(most, count - begin);
+        FirstError error;
+        threads.run(batch, 1, [&](size_t first, size_t last, size_t thread) {
+            error.guard([&] {
+                for (size_t strip = begin + first; strip < begin + last; ++strip) {
+                    work(strip, thread);
+                }
+            });
+        });
+        error.rethrow();
+        progress.done_bytes += batch * strip_bytes;
+    }
 }
 
 void make_strips(const PlannedTensor &planned, Threads &threads, Progress &progress) {
     if (planned.strips == nullptr) {
         return;
     }
-    constexpr size_t kOutputs = kernels::kStripOutputs;
     const Matrix &matrix = *planned.matrix;
-    const size_t strip_bytes = kernels::strip_bytes(matrix.quant, matrix.columns);
-    const size_t strips = (matrix.rows + kOutputs - 1) / kOutputs;
+    const size_t count = (matrix.rows + kernels::kStripOutputs - 1) / kernels::kStripOutputs;
     std::vector<std::vector<uint8_t>> room(threads.count());
-    // Batches let progress and cancelling happen between them.
-    const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
-    for (size_t begin = 0; begin < strips; begin += most) {
-        progress.step();
-        const size_t count = std::min(most, strips - begin);
-        FirstError error;
-        threads.run(count, 1, [&](size_t first, size_t last, size_t thread) {
-            error.guard([&] {
-                for (size_t strip = begin + first; strip < begin + last; ++strip) {
-                    make_strip(planned, strip, room[thread]);
-                }
-            });
-        });
-        error.rethrow();
-        progress.done_bytes += count * strip_bytes;
-    }
+    each_strip(count, kernels::strip_bytes(matrix.quant, matrix.columns), threads, progress,
+               [&](size_t strip, size_t thread) { make_strip(planned, strip, room[thread]); });
 }
 
 } // namespace stasis

@@ -27,7 +27,8 @@ const kernels::Table *choose_kernels(const std::string &name, const OpenDevice *
 constexpr uint64_t kKnownFromBytes = 64U << 20;
 
 // Loads the weights. A host's functions are called by this thread alone, and its files can be
-// neither mapped nor recognised. What is copied is coded, where the kernels have products for it.
+// neither mapped nor recognised. Weights that an option copies are coded, where the kernels have
+// products for it; those of a host are read once (stasis_model_open_source).
 void open_weights(Model &model, Checkpoint checkpoint, const Origin &origin,
                   const ModelOptions &options) {
     std::optional<Threads> alone;
@@ -35,7 +36,8 @@ void open_weights(Model &model, Checkpoint checkpoint, const Origin &origin,
         alone.emplace(1);
     }
     const bool map = !options.copy_weights && !origin.of_host;
-    const bool code = !map && options.device == "cpu" && model.kernels->matmul_coded != nullptr;
+    const bool code = !map && !origin.of_host && options.device == "cpu" &&
+                      model.kernels->matmul_coded != nullptr;
     const WeightsPlace place{model.memory, map, origin.of_host ? UINT64_MAX : kKnownFromBytes,
                              options.verify_weights, code ? model.kernels : nullptr};
     model.weights = load_weights(std::move(checkpoint), model.config, place,

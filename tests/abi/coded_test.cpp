@@ -14,7 +14,7 @@ struct Results {
     std::vector<float> logits, next;
 };
 
-// A prompt of several passes' rows, then tokens one by one, then two together.
+// A prompt, then one token and two in turn.
 Results run(const std::string &name, const char *kernels, uint32_t copy_weights) {
     auto options = sized<stasis_model_options>();
     options.kernels = kernels;

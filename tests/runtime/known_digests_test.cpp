@@ -43,7 +43,7 @@ class CacheHome {
 
 // Loads with the cache, whatever the size. `read_bytes`: what progress counted.
 Loaded load_known(const std::string &directory, bool verify = false, bool map = true,
-                  uint64_t *read_bytes = nullptr) {
+                  uint64_t *read_bytes = nullptr, const kernels::Table *code = nullptr) {
     Loaded loaded;
     loaded.config = read_config(directory);
     Threads threads(2);
@@ -55,8 +55,8 @@ Loaded load_known(const std::string &directory, bool verify = false, bool map = 
         return true;
     };
     watch.user = &total;
-    loaded.weights = load_weights(open_checkpoint(directory), loaded.config, {heap, map, 0, verify},
-                                  threads, watch, loaded.identity);
+    loaded.weights = load_weights(open_checkpoint(directory), loaded.config,
+                                  {heap, map, 0, verify, code}, threads, watch, loaded.identity);
     if (read_bytes != nullptr) {
         *read_bytes = total;
     }
@@ -154,6 +154,14 @@ TEST_CASE("known digests: an entry that what was read contradicts is not taken")
         const Loaded copied = load_known(old_model(), false, false);
         CHECK(copied.identity.model == plain.identity.model);
         CHECK(read_bytes(entry.string()) == right);
+        if (kernels::best_table().code_strip != nullptr) {
+            forge(entry, tensor);
+            const Loaded coded =
+                load_known(old_model(), false, false, nullptr, &kernels::best_table());
+            CHECK(coded.weights.layers[2].mlp.down.coded != nullptr);
+            CHECK(coded.identity.model == plain.identity.model);
+            CHECK(read_bytes(entry.string()) == right);
+        }
         CHECK(std::memcmp(copied.weights.final_norm, plain.weights.final_norm,
                           plain.config.hidden * sizeof(float)) == 0);
     }

@@ -198,9 +198,8 @@ class Peer(CommandTest):
 
     def handovers(self, *values, threads=2, repetitions=1):
         """Returns (exit status or message, table) while they are measured, one after the other."""
-        self.values({name: list(range(10 * first, 10 * first + 20))
-                     for name, first in (("0", 1), ("1", 1))} |
-                    {"stasis": [[value, 0.5] for value in range(100, 120)]})
+        self.values({"stasis": [[value, 0.5] for value in range(100, 120)],
+                     "0": list(range(10, 30)), "1": list(range(10, 30))})
         (self.folder / "handovers").write_text("".join(f"{value}\n" for value in values))
         code, text, _ = self.compare("--handover", self.path("handover"), "--threads",
                                      str(threads), repetitions=repetitions)

@@ -23,8 +23,8 @@ void add_compute_options(CLI::App &app, ModelChoice &choice) {
     app.add_option("--device", choice.device, "cpu, cuda or cuda:N (default: cpu)");
     app.add_option("--profile", choice.profile, "contract or device (default: contract)");
     app.add_flag("--copy-weights", choice.copy_weights,
-                 "map no file: the model's files may change while it is open; bf16 weights "
-                 "take less memory and decode faster where the kernels can");
+                 "map no file: the model's files may change while it is open; bf16 weights are "
+                 "read in 12 bits where the kernels can, which decodes faster");
     app.add_flag("--verify-weights", choice.verify_weights,
                  "hash all weights, instead of taking digests of an earlier run");
 }
