@@ -17,9 +17,11 @@ struct Avx2 {
 
     static constexpr size_t kLanes = 8;
     static constexpr size_t kPairs = 1; // pairs (even k, odd k) that one step takes
-    static constexpr size_t kRows = 6;  // a tile: 12 accumulators, 2 weights, 1 activation
+    static constexpr size_t kRows = 6;
+    static constexpr size_t kTileRows = 3; // a tile: the sums of both chains, weights, 1 activation
     static constexpr size_t kVectors = 2;
-    static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
+    static constexpr size_t kChunkBlocks = 8; // of a panel, which stays in the nearest caches
+    static constexpr size_t kAhead = 512;     // elements from a load to what is prefetched then
     // The cache level that it is prefetched into: the second. Into the first it was slower (Zen 4).
     static constexpr int kNear = 2;
 

@@ -18,6 +18,8 @@ constexpr size_t kBlockVectors = kWords<V>; // of a block: even and odd, step by
 // The blocks of a strip from `begin` on, one after the other. Stands where a Strip does.
 class CodedBlocks {
   public:
+    static constexpr size_t kRowsTogether = V::kRows; // nothing is turned
+
     CodedBlocks(const CodedStrip &strip, size_t begin)
         : at_(strip.blocks + begin * kCodedBlockBytes), end_(strip.escapes + strip.escape_count),
           exponents_(exponents(strip.exponent)) {
@@ -108,8 +110,13 @@ class CodedBlocks {
     V::Words exponents_;
 };
 
+// Whether what lies ahead is fetched. Zen 4 reads faster without for one row and two.
+bool fetches(size_t rows) {
+    return rows > 2 || read_ahead() == ReadAhead::far_and_near;
+}
+
 template <size_t rows> [[gnu::flatten]] void multiply_outputs(const CodedMatmul &task) {
-    const bool fetch = read_ahead() == ReadAhead::far_and_near;
+    const bool fetch = fetches(rows);
     for (size_t output = 0; output < task.outputs; output += V::kLanes) {
         CodedBlocks blocks(task.w[output / V::kLanes], 0);
         sum_blocks<V, rows>(blocks, static_cast<const uint32_t *>(task.packed), task.depth,
@@ -142,15 +149,22 @@ void unpack_panel(const CodedMatmul &task, size_t output, size_t count, size_t b
 } // namespace
 
 void matmul_coded(const CodedMatmul &task) {
+    const auto *x = static_cast<const uint32_t *>(task.packed);
     if (task.rows <= V::kRows) {
         with_rows<V>(task.rows, [&]<size_t rows>() { multiply_outputs<rows>(task); });
-        return;
+    } else if (task.rows <= kBatchRows) {
+        multiply_batch<V>(
+            {x, task.rows, task.outputs, task.depth, task.y, task.y_stride},
+            [&](size_t output) { return CodedBlocks(task.w[output / V::kLanes], 0); },
+            [](const CodedBlocks &blocks, size_t) { blocks.fetch(); });
+    } else {
+        const auto pack = [&](size_t output, size_t count, size_t begin, size_t end,
+                              uint32_t *panel) {
+            unpack_panel(task, output, count, begin, end, panel);
+        };
+        multiply_panels<V>(x, task.rows, task.outputs, task.depth, task.y, task.y_stride,
+                           static_cast<uint32_t *>(task.scratch), pack);
     }
-    const auto pack = [&](size_t output, size_t count, size_t begin, size_t end, uint32_t *panel) {
-        unpack_panel(task, output, count, begin, end, panel);
-    };
-    multiply_panels<V>(task.packed, task.rows, task.outputs, task.depth, task.y, task.y_stride,
-                       static_cast<uint32_t *>(task.scratch), pack);
 }
 
 } // namespace stasis::kernels::avx512bf16

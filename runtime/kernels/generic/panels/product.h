@@ -6,8 +6,8 @@
 // outputs in place of rows.
 #pragma once
 
+#include "runtime/kernels/generic/panels/batch.h"
 #include "runtime/kernels/generic/panels/row.h"
-#include "runtime/kernels/generic/panels/tile.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
@@ -47,12 +47,9 @@ template <typename V> void pack(const Pack &task, size_t begin, size_t end) {
     }
 }
 
-// Rows whose sums of both chains stay in registers beside the weights of a block.
-inline constexpr size_t kRowsTogether = 5;
-
-// A block for more rows: its weights are turned into memory, which stays in the first level of
-// caches, and met by one chain after the other. Sums that leave registers in between cost half the
-// speed of 8 rows of bf16 (Zen 5).
+// A block for more rows than kRowsTogether: its weights are turned into memory, which stays in the
+// first level of caches, and met by one chain after the other. Sums that leave registers in between
+// cost half the speed of 8 rows of bf16 (Zen 5).
 template <typename V, size_t rows, typename Blocks>
 [[gnu::always_inline]] inline void multiply_turned(Blocks &strip, size_t k, const uint32_t *x,
                                                    typename V::Floats (&even)[rows],
@@ -87,7 +84,7 @@ template <typename V, size_t rows, typename Blocks, typename Fetch>
         fetch(k);
         typename V::Floats even[rows], odd[rows];
         unroll<rows>([&]<size_t r>() { even[r] = odd[r] = V::zero(); });
-        if constexpr (rows > kRowsTogether) {
+        if constexpr (rows > Blocks::kRowsTogether) {
             multiply_turned<V, rows>(strip, k, x, even, odd);
         } else {
             strip.block(k, [&]<size_t step>(auto even_w, auto odd_w) {
@@ -100,6 +97,10 @@ template <typename V, size_t rows, typename Blocks, typename Fetch>
         }
         x += kWords<V> * rows;
         unroll<rows>([&]<size_t r>() { total[r] = V::add(total[r], V::add(even[r], odd[r])); });
+        constexpr size_t kTotals = 5; // beside the sums of both chains
+        if constexpr (rows > kTotals && rows <= Blocks::kRowsTogether) {
+            asm volatile("" : "+m"(total)); // else gcc 12 keeps them in registers, and sums not
+        }
     }
     unroll<rows>([&]<size_t r>() {
         if (count == V::kLanes) {
@@ -112,19 +113,28 @@ template <typename V, size_t rows, typename Blocks, typename Fetch>
     });
 }
 
+// Before the block at k of a strip of rows of a matrix: what lies kAhead elements further on.
+template <typename V>
+[[gnu::always_inline]] inline void fetch_rows(const Strip<V> &strip, size_t k, size_t depth,
+                                              size_t stride) {
+    // Beyond the end of a row lies, for the next strip, the begin of a row kLanes further.
+    const size_t ahead = k + V::kAhead;
+    strip.template prefetch<V::kNear>(ahead < depth ? ahead : ahead - depth + V::kLanes * stride);
+}
+
+// The strip of a matrix from `output` on.
+template <typename V> Strip<V> strip_at(const Matmul &task, size_t output) {
+    return {task.w + output * task.w_stride, task.w_stride,
+            smaller(V::kLanes, task.outputs - output), task.depth};
+}
+
 // kLanes outputs for rows that are one group, weights taken as they lie.
 template <typename V, size_t rows>
 [[gnu::flatten]] void multiply_strip(const Matmul &task, size_t output) {
-    const size_t count = smaller(V::kLanes, task.outputs - output);
-    Strip<V> strip(task.w + output * task.w_stride, task.w_stride, count, task.depth);
-    const auto fetch = [&](size_t k) {
-        // Beyond the end of a row lies, for the next strip, the begin of a row kLanes further.
-        const size_t ahead = k + V::kAhead;
-        strip.template prefetch<V::kNear>(
-            ahead < task.depth ? ahead : ahead - task.depth + V::kLanes * task.w_stride);
-    };
+    Strip<V> strip = strip_at<V>(task, output);
     sum_blocks<V, rows>(strip, static_cast<const uint32_t *>(task.packed), task.depth,
-                        task.y + output, task.y_stride, count, fetch);
+                        task.y + output, task.y_stride, smaller(V::kLanes, task.outputs - output),
+                        [&](size_t k) { fetch_rows<V>(strip, k, task.depth, task.w_stride); });
 }
 
 // Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.
@@ -149,9 +159,6 @@ template <typename V, typename Fetch>
     }
 }
 
-// Blocks of a panel, which then stays in the second level of caches.
-inline constexpr size_t kChunkBlocks = 16;
-
 // Few rows: bound by reading the weights, which are used where they lie.
 template <typename V> void multiply_few(const Matmul &task) {
     const bool by_blocks = task.rows == 1 && row_groups<V>(task.depth) != 0;
@@ -165,7 +172,7 @@ template <typename V> void multiply_few(const Matmul &task) {
 
 // A product by panels: `pack(output, count, begin, end, panel)` packs the blocks begin .. end - 1
 // of `count` outputs, then all rows of packed x are multiplied by them. `panel` has room for
-// kChunkBlocks blocks of kVectors vectors.
+// V::kChunkBlocks blocks of kVectors vectors.
 template <typename V, typename PackPanel>
 void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t depth, float *y,
                      size_t y_stride, uint32_t *panel, const PackPanel &pack) {
@@ -173,11 +180,11 @@ void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t
         clear(y + row * y_stride, outputs);
     }
     const size_t blocks = blocks_in(depth);
-    for (size_t begin = 0; begin < blocks; begin += kChunkBlocks) {
-        const size_t count = smaller(kChunkBlocks, blocks - begin);
+    for (size_t begin = 0; begin < blocks; begin += V::kChunkBlocks) {
+        const size_t count = smaller(V::kChunkBlocks, blocks - begin);
         for (size_t output = 0, width; output < outputs; output += width) {
             const size_t left = (outputs - output + V::kLanes - 1) / V::kLanes;
-            const size_t vectors = panel_vectors<V>(left);
+            const size_t vectors = smaller(left, V::kVectors);
             width = smaller(vectors * V::kLanes, outputs - output);
             pack(output, width, begin, begin + count, panel);
             for (size_t row = 0; row < rows_all; row += V::kRows) {
@@ -214,6 +221,14 @@ template <typename V> void multiply_many(const Matmul &task) {
 template <typename V> void matmul(const Matmul &task) {
     if (task.rows <= V::kRows) {
         multiply_few<V>(task);
+    } else if (task.rows <= kBatchRows) {
+        multiply_batch<V>(
+            {static_cast<const uint32_t *>(task.packed), task.rows, task.outputs, task.depth,
+             task.y, task.y_stride},
+            [&](size_t output) { return strip_at<V>(task, output); },
+            [&](const Strip<V> &strip, size_t k) {
+                fetch_rows<V>(strip, k, task.depth, task.w_stride);
+            });
     } else {
         multiply_many<V>(task);
     }

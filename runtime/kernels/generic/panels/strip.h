@@ -14,6 +14,9 @@ template <typename V> inline constexpr size_t kWords = 2 * kSteps<V>;
 // `rows` rows; lanes beyond them hold a copy of the last one.
 template <typename V, size_t rows = V::kLanes> class Strip {
   public:
+    // Rows whose sums of both chains stay in registers beside the turning of a block.
+    static constexpr size_t kRowsTogether = 5;
+
     // Only `count` of the rows exist; the others are +0.
     Strip(const uint16_t *first, size_t stride, size_t count, size_t depth)
         : first_(first), stride_(stride), count_(count), depth_(depth) {}

@@ -1,5 +1,5 @@
 // The inner loop of matrix products (C1): a group of rows of packed x times a panel of packed
-// weights. A tile of sums stays in registers for a chain of a block; between blocks it lies in y.
+// weights.
 #pragma once
 
 #include "runtime/kernels/generic/panels/strip.h"
@@ -24,62 +24,71 @@ inline void clear(float *x, size_t n) {
 // y += the products, block by block.
 template <typename V, size_t rows, size_t vectors> struct Tile {
     using Floats = typename V::Floats;
-    static constexpr size_t kCount = rows * vectors;
 
-    // One chain of a block.
-    [[gnu::always_inline]] static inline void chain(const uint32_t *x, const uint32_t *w,
-                                                    Floats (&sum)[kCount]) {
-        unroll<kCount>([&]<size_t i>() { sum[i] = V::zero(); });
-#pragma GCC unroll 1
-        for (size_t step = 0; step < kSteps<V>; ++step) {
-            typename V::Words weights[vectors];
-            unroll<vectors>([&]<size_t n>() { weights[n] = V::load(w + n * V::kLanes); });
-            unroll<rows>([&]<size_t r>() {
-                const typename V::Words word = V::broadcast(x + r);
+    // Rows first .. first + count - 1 of the group. The sums of both chains of a block stay in
+    // registers: the odd one has work while the even one waits for a sum. Those of the blocks
+    // before lie in memory.
+    template <size_t first, size_t count>
+    [[gnu::always_inline]] static inline void
+    multiply_rows(const uint32_t *x, const uint32_t *w, size_t blocks, float *y, size_t y_stride) {
+        constexpr size_t kCount = count * vectors;
+        alignas(64) float total[kCount][V::kLanes];
+        unroll<kCount>([&]<size_t i>() {
+            const float *from = y + (first + i / vectors) * y_stride + i % vectors * V::kLanes;
+            V::store_floats(total[i], V::load_floats(from));
+        });
+        for (size_t block = 0; block < blocks; ++block) {
+            Floats sum[2][kCount]; // even, odd
+            unroll<kCount>([&]<size_t i>() { sum[0][i] = sum[1][i] = V::zero(); });
+            unroll<2 * kSteps<V>>([&]<size_t i>() {
+                constexpr size_t chain = i % 2, step = chain * kSteps<V> + i / 2;
+                typename V::Words weights[vectors];
                 unroll<vectors>([&]<size_t n>() {
-                    constexpr size_t at = r * vectors + n;
-                    sum[at] = V::multiply_add(word, weights[n], sum[at]);
+                    weights[n] = V::load(w + (step * vectors + n) * V::kLanes);
+                });
+                unroll<count>([&]<size_t r>() {
+                    const typename V::Words word = V::broadcast(x + step * rows + first + r);
+                    unroll<vectors>([&]<size_t n>() {
+                        Floats &to = sum[chain][r * vectors + n];
+                        to = V::multiply_add(word, weights[n], to);
+                    });
                 });
             });
-            x += rows;
-            w += vectors * V::kLanes;
+            unroll<kCount>([&]<size_t i>() {
+                const Floats both = V::add(sum[0][i], sum[1][i]);
+                V::store_floats(total[i], V::add(V::load_floats(total[i]), both));
+            });
+            asm volatile("" : "+m"(total)); // else gcc 12 keeps them in registers, and others not
+            x += kWords<V> * rows;
+            w += kWords<V> * vectors * V::kLanes;
         }
+        unroll<kCount>([&]<size_t i>() {
+            float *to = y + (first + i / vectors) * y_stride + i % vectors * V::kLanes;
+            V::store_floats(to, V::load_floats(total[i]));
+        });
     }
 
     [[gnu::flatten]] static void multiply(const uint32_t *x, const uint32_t *w, size_t blocks,
                                           float *y, size_t y_stride) {
-        for (size_t block = 0; block < blocks; ++block) {
-            alignas(64) float even[kCount][V::kLanes]; // while registers hold the odd chain
-            Floats sum[kCount];
-            chain(x, w, sum);
-            unroll<kCount>([&]<size_t i>() { V::store_floats(even[i], sum[i]); });
-            chain(x + kSteps<V> * rows, w + kSteps<V> * vectors * V::kLanes, sum);
-            unroll<kCount>([&]<size_t i>() {
-                float *to = y + i / vectors * y_stride + i % vectors * V::kLanes;
-                const Floats both = V::add(V::load_floats(even[i]), sum[i]);
-                V::store_floats(to, V::add(V::load_floats(to), both));
-            });
-            x += kWords<V> * rows;
-            w += kWords<V> * vectors * V::kLanes;
-        }
+        constexpr size_t kParts = (rows + V::kTileRows - 1) / V::kTileRows;
+        unroll<kParts>([&]<size_t part>() {
+            constexpr size_t first = part * V::kTileRows;
+            constexpr size_t left = rows - first;
+            multiply_rows < first,
+                left<V::kTileRows ? left : V::kTileRows>(x, w, blocks, y, y_stride);
+        });
     }
 };
-
-// Vectors of the next panel when `left` are left: no panel of one vector after full ones.
-template <typename V> inline size_t panel_vectors(size_t left) {
-    return left == V::kVectors + 1 ? (left + 1) / 2 : smaller(left, V::kVectors);
-}
 
 // One group of rows times one panel: y += the products.
 template <typename V, size_t rows>
 void multiply_panel(const uint32_t *x, const uint32_t *panel, size_t vectors, size_t blocks,
                     float *y, size_t y_stride) {
+    static_assert(V::kVectors == 2);
     if (vectors == V::kVectors) {
         Tile<V, rows, V::kVectors>::multiply(x, panel, blocks, y, y_stride);
-    } else if (vectors == 1) {
-        Tile<V, rows, 1>::multiply(x, panel, blocks, y, y_stride);
     } else {
-        Tile<V, rows, V::kVectors - 1>::multiply(x, panel, blocks, y, y_stride);
+        Tile<V, rows, 1>::multiply(x, panel, blocks, y, y_stride);
     }
 }
 
