@@ -55,6 +55,9 @@ struct Avx2 {
     // The word of one chain from kPairs wide values.
     static Words join(const Words *wide) { return _mm256_slli_epi32(wide[0], 16); }
 
+    // For kLanes rows of pairs, as `even` and `odd` take them.
+    [[gnu::always_inline]] static inline void turn_pairs(Words (&v)[kLanes]) { turn(v); }
+
     // Word i of vector j becomes word j of vector i. First whole halves change places, then words
     // within halves.
     [[gnu::always_inline]] static inline void turn(Words (&v)[kLanes]) {

@@ -58,9 +58,22 @@ struct Avx512 {
     // The word of one chain from kPairs wide values.
     static Words join(const Words *wide) { return _mm512_slli_epi32(wide[0], 16); }
 
-    // Word i of vector j becomes word j of vector i. First whole quarters change places, then words
-    // within quarters, so that the first results are there before the last ones are begun.
+    // Word i of vector j becomes word j of vector i.
     [[gnu::always_inline]] static inline void turn(Words (&v)[kLanes]) {
+        turn_by(
+            v, [](Words a, Words b) { return _mm512_unpacklo_epi32(a, b); },
+            [](Words a, Words b) { return _mm512_unpackhi_epi32(a, b); });
+    }
+    // The same for kLanes rows of pairs, as `even` and `odd` take them.
+    [[gnu::always_inline]] static inline void turn_pairs(Words (&v)[kLanes]) { turn(v); }
+
+  protected:
+    // First whole quarters change places, then words within quarters, so that the first results are
+    // there before the last ones are begun. low(a, b) has the words 0 and 1 of the quarters of a
+    // and b: a's, b's, a's, b's; high(a, b) the words 2 and 3.
+    template <typename Low, typename High>
+    [[gnu::always_inline]] static inline void turn_by(Words (&v)[kLanes], const Low &low,
+                                                      const High &high) {
         Words t[kLanes]; // t[4 q + i]: quarter q of the rows i, 4 + i, 8 + i, 12 + i
         unroll<4>([&]<size_t i>() {
             const Words low01 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x44); // quarters 0 and 1
@@ -73,10 +86,10 @@ struct Avx512 {
             t[12 + i] = _mm512_shuffle_i32x4(low23, high23, 0xDD);
         });
         unroll<4>([&]<size_t q>() {
-            const Words low01 = _mm512_unpacklo_epi32(t[4 * q], t[4 * q + 1]); // words 0 and 1
-            const Words low23 = _mm512_unpacklo_epi32(t[4 * q + 2], t[4 * q + 3]);
-            const Words high01 = _mm512_unpackhi_epi32(t[4 * q], t[4 * q + 1]);
-            const Words high23 = _mm512_unpackhi_epi32(t[4 * q + 2], t[4 * q + 3]);
+            const Words low01 = low(t[4 * q], t[4 * q + 1]),
+                        low23 = low(t[4 * q + 2], t[4 * q + 3]);
+            const Words high01 = high(t[4 * q], t[4 * q + 1]);
+            const Words high23 = high(t[4 * q + 2], t[4 * q + 3]);
             v[4 * q] = _mm512_unpacklo_epi64(low01, low23);
             v[4 * q + 1] = _mm512_unpackhi_epi64(low01, low23);
             v[4 * q + 2] = _mm512_unpacklo_epi64(high01, high23);

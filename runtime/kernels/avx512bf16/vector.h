@@ -8,18 +8,39 @@
 
 namespace stasis::kernels::avx512bf16 {
 
+// Halves of two vectors, as VPERMT2W counts them: those of the second from 32 on.
+struct Halves {
+    alignas(64) uint16_t from[32];
+};
+
+// Of every quarter of two vectors a and b the words {high: k, low: k + 2} of a and of b, then
+// {high: k + 1, low: k + 3} of a and of b, where k is the quarter's half `first`.
+constexpr Halves pairs_from(size_t first) {
+    Halves halves{};
+    for (size_t i = 0; i < 32; ++i) {
+        const size_t word = i / 2 % 4, of_b = word % 2, odd = word / 2, low = (i + 1) % 2;
+        halves.from[i] = static_cast<uint16_t>(i / 8 * 8 + first + odd + 2 * low + 32 * of_b);
+    }
+    return halves;
+}
+
 struct Avx512Bf16 : Avx512 {
     static constexpr size_t kPairs = 2;
 
     static Floats multiply_add(Words x, Words w, Floats sum) {
         return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
     }
-    static Words even(const Words *pairs) {
-        return _mm512_mask_blend_epi16(0x55555555, _mm512_slli_epi32(pairs[0], 16), pairs[1]);
+    // turn_pairs leaves the even terms of two pairs, then the odd ones.
+    static Words even(const Words *pairs) { return pairs[0]; }
+    static Words odd(const Words *pairs) { return pairs[1]; }
+    [[gnu::always_inline]] static inline void turn_pairs(Words (&v)[kLanes]) {
+        static constexpr Halves kLow = pairs_from(0), kHigh = pairs_from(4);
+        const Words low = load(kLow.from), high = load(kHigh.from);
+        turn_by(
+            v, [&](Words a, Words b) { return _mm512_permutex2var_epi16(a, low, b); },
+            [&](Words a, Words b) { return _mm512_permutex2var_epi16(a, high, b); });
     }
-    static Words odd(const Words *pairs) {
-        return _mm512_mask_blend_epi16(0x55555555, pairs[0], _mm512_srli_epi32(pairs[1], 16));
-    }
+
     static Words join(const Words *wide) {
         return _mm512_or_si512(_mm512_slli_epi32(wide[0], 16), wide[1]);
     }

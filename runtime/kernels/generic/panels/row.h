@@ -75,7 +75,7 @@ template <typename V, typename Block>
             // reads 15 to 30 % less.
             asm volatile("" : "+v"(pairs[n]));
         });
-        V::turn(pairs);
+        V::turn_pairs(pairs);
         unroll<kSteps<V> / kParts>([&]<size_t i>() {
             const uint32_t *words = x + (part * kSteps<V> / kParts + i) * V::kLanes;
             const typename V::Words *at = pairs + i * V::kPairs;

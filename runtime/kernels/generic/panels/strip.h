@@ -39,7 +39,7 @@ template <typename V, size_t rows = V::kLanes> class Strip {
                 constexpr size_t row = n < rows ? n : rows - 1;
                 pairs[n] = V::load(from + row * stride + part * 2 * V::kLanes);
             });
-            V::turn(pairs);
+            V::turn_pairs(pairs);
             constexpr size_t kPartSteps = kSteps<V> / kParts;
             unroll<kPartSteps>([&]<size_t i>() {
                 take.template operator()<part * kPartSteps + i>(V::even(pairs + i * V::kPairs),
