@@ -5,9 +5,9 @@
 namespace stasis::kernels {
 
 enum class ReadAhead {
-    alone,        // none: the processor reads ahead best by itself, if the loads ascend. AMD Zen 4,
-                  // where prefetching by hand cost up to 30 %
-    near,         // into the first level of caches. Intel with AMX
+    alone, // none for one row: the processor reads ahead best by itself, if the loads ascend.
+           // AMD Zen 4, where prefetching by hand cost up to 30 %
+    near,  // into the first level of caches. Intel with AMX
     far_and_near, // into the second level, then the first. AMD Zen 5; others were not measured
 };
 

@@ -78,7 +78,7 @@ TEST_CASE(
     const FloatEnvironment environment;
     Numbers numbers(1);
     size_t count = 0;
-    for (const size_t head_dim : {1, 8, 15, 16, 17, 48, 64, 80, 96, 128, 256}) {
+    for (const size_t head_dim : {1, 8, 15, 16, 17, 48, 64, 80, 96, 128, 256, 288, 544}) {
         for (const size_t rows : {1, 2, 4, 7, 8, 15, 16, 17, 32, 33, 49, 128, 145, 300}) {
             for (const Kind kind : kKinds) {
                 if (!taken(count++)) {

@@ -183,7 +183,7 @@ TEST_CASE("coded: products are those with the weights themselves, and stay insid
         };
         size_t count = 0; // no list has as many entries as a share of the sweep leaves out
         for (const size_t rows :
-             {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33, 48, 49, 64, 65, 100}) {
+             {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 33, 48, 49, 64, 65, 100}) {
             for (const size_t outputs : {1, 15, 16, 17, 32, 33, 48, 49, 100}) {
                 for (const size_t depth : {1, 31, 32, 33, 100, 600, 1152}) {
                     if (taken(count++)) {

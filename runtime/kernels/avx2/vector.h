@@ -16,11 +16,11 @@ struct Avx2 {
     using Floats = __m256;
 
     static constexpr size_t kLanes = 8;
-    static constexpr size_t kPairs = 1; // pairs (even k, odd k) that one step takes
-    static constexpr size_t kRows = 6;
+    static constexpr size_t kPairs = 1;    // pairs (even k, odd k) that one step takes
+    static constexpr size_t kRows = 6;     // of a group of packed x, and the most by one strip
     static constexpr size_t kTileRows = 3; // a tile: the sums of both chains, weights, 1 activation
-    static constexpr size_t kVectors = 2;
-    static constexpr size_t kChunkBlocks = 8; // of a panel, which stays in the nearest caches
+    static constexpr size_t kVectors = 2;  // of a panel
+    static constexpr size_t kChunkBlocks = 8; // of a panel, which stays near: in the first level
     static constexpr size_t kAhead = 512;     // elements from a load to what is prefetched then
     // The cache level that it is prefetched into: the second. Into the first it was slower (Zen 4).
     static constexpr int kNear = 2;
@@ -55,9 +55,6 @@ struct Avx2 {
     // The word of one chain from kPairs wide values.
     static Words join(const Words *wide) { return _mm256_slli_epi32(wide[0], 16); }
 
-    // For kLanes rows of pairs, as `even` and `odd` take them.
-    [[gnu::always_inline]] static inline void turn_pairs(Words (&v)[kLanes]) { turn(v); }
-
     // Word i of vector j becomes word j of vector i. First whole halves change places, then words
     // within halves.
     [[gnu::always_inline]] static inline void turn(Words (&v)[kLanes]) {
@@ -77,6 +74,8 @@ struct Avx2 {
             v[4 * h + 3] = _mm256_unpackhi_epi64(high01, high23);
         });
     }
+    // The same for kLanes rows of pairs, as `even` and `odd` take them.
+    [[gnu::always_inline]] static inline void turn_pairs(Words (&v)[kLanes]) { turn(v); }
 };
 
 } // namespace stasis::kernels::STASIS_TABLE

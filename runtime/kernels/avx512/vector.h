@@ -21,11 +21,11 @@ struct Avx512 {
     using Floats = __m512;
 
     static constexpr size_t kLanes = 16;
-    static constexpr size_t kPairs = 1; // pairs (even k, odd k) that one step takes
-    static constexpr size_t kRows = 8;
+    static constexpr size_t kPairs = 1;    // pairs (even k, odd k) that one step takes
+    static constexpr size_t kRows = 8;     // of a group of packed x, and the most by one strip
     static constexpr size_t kTileRows = 4; // a tile: the sums of both chains, weights, 1 activation
-    static constexpr size_t kVectors = 2;
-    static constexpr size_t kChunkBlocks = 16; // of a panel, which stays in the nearest caches
+    static constexpr size_t kVectors = 2;  // of a panel
+    static constexpr size_t kChunkBlocks = 16; // of a panel, which stays near: in the second level
 
     static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
 

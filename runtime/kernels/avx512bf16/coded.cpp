@@ -19,6 +19,7 @@ constexpr size_t kBlockVectors = kWords<V>; // of a block: even and odd, step by
 class CodedBlocks {
   public:
     static constexpr size_t kRowsTogether = V::kRows; // nothing is turned
+    static constexpr size_t kAheadBytes = 8192;
 
     CodedBlocks(const CodedStrip &strip, size_t begin)
         : at_(strip.blocks + begin * kCodedBlockBytes), end_(strip.escapes + strip.escape_count),
@@ -48,11 +49,10 @@ class CodedBlocks {
         at_ += kCodedBlockBytes;
     }
 
-    // What lies 8 KiB further on, into the second level of caches.
-    [[gnu::always_inline]] inline void fetch() const {
-        constexpr size_t kAheadBytes = 8192;
+    // What lies kAheadBytes further on, into the second level of caches, or `over` more.
+    [[gnu::always_inline]] inline void fetch(size_t over = 0) const {
         for (size_t line = 0; line < kCodedBlockBytes; line += 64) {
-            asm volatile("prefetcht1 %0" ::"m"(at_[kAheadBytes + line]));
+            asm volatile("prefetcht1 %0" ::"m"(at_[kAheadBytes + over + line]));
         }
     }
 
@@ -110,7 +110,8 @@ class CodedBlocks {
     V::Words exponents_;
 };
 
-// Whether what lies ahead is fetched. Zen 4 reads faster without for one row and two.
+// Whether what lies ahead is fetched. Zen 4 reads faster without for one row and two; for more
+// nothing else was measured.
 bool fetches(size_t rows) {
     return rows > 2 || read_ahead() == ReadAhead::far_and_near;
 }
@@ -129,23 +130,6 @@ template <size_t rows> [[gnu::flatten]] void multiply_outputs(const CodedMatmul 
     }
 }
 
-// Blocks begin .. end - 1 of the strips from `output` on, as pack_panel packs them.
-void unpack_panel(const CodedMatmul &task, size_t output, size_t count, size_t begin, size_t end,
-                  uint32_t *panel) {
-    const size_t vectors = (count + V::kLanes - 1) / V::kLanes, width = vectors * V::kLanes;
-    for (size_t n = 0; n < vectors; ++n) {
-        CodedBlocks blocks(task.w[output / V::kLanes + n], begin);
-        uint32_t *to = panel + n * V::kLanes;
-        for (size_t block = begin; block < end; ++block) {
-            blocks.block(block * kBlock, [&]<size_t step>(V::Words even, V::Words odd) {
-                V::store(to + step * width, even);
-                V::store(to + (kSteps<V> + step) * width, odd);
-            });
-            to += kWords<V> * width;
-        }
-    }
-}
-
 } // namespace
 
 void matmul_coded(const CodedMatmul &task) {
@@ -156,11 +140,19 @@ void matmul_coded(const CodedMatmul &task) {
         multiply_batch<V>(
             {x, task.rows, task.outputs, task.depth, task.y, task.y_stride},
             [&](size_t output) { return CodedBlocks(task.w[output / V::kLanes], 0); },
-            [](const CodedBlocks &blocks, size_t) { blocks.fetch(); });
+            [&](const CodedBlocks &blocks, size_t k) {
+                // The next strip is read beside this one: what follows is the one behind it.
+                const size_t ahead = k / kBlock * kCodedBlockBytes + CodedBlocks::kAheadBytes;
+                const size_t strip = coded_strip_bytes(task.depth);
+                blocks.fetch(ahead < strip ? 0 : strip);
+            });
     } else {
         const auto pack = [&](size_t output, size_t count, size_t begin, size_t end,
                               uint32_t *panel) {
-            unpack_panel(task, output, count, begin, end, panel);
+            pack_panel<V>(
+                count, begin, end, panel,
+                [&](size_t n) { return CodedBlocks(task.w[(output + n) / V::kLanes], begin); },
+                [](const CodedBlocks &, size_t) {});
         };
         multiply_panels<V>(x, task.rows, task.outputs, task.depth, task.y, task.y_stride,
                            static_cast<uint32_t *>(task.scratch), pack);

@@ -114,13 +114,17 @@ void attend_rows(const AttentionBlock &task, size_t begin, size_t rows,
     const auto *query = static_cast<const uint32_t *>(task.query);
     // Measured: lines for each block of kLanes keys, of kLanes dimensions, and for each row.
     constexpr size_t kLinesByBlock = 12, kLinesByRow = 16;
-    multiply_panels<V>(
-        query + begin * blocks_in(head_dim) * kWords<V>, rows, kPagePositions, head_dim,
-        scratch.scores, kPagePositions, scratch.panel,
-        [&](size_t slot, size_t count, size_t from, size_t to, uint32_t *panel) {
-            pack_panel<V>(task.keys + slot * head_dim, head_dim, count, head_dim, from, to, panel,
-                          [&](const Strip<V> &, size_t) { upcoming.fetch(kLinesByBlock); });
-        });
+    multiply_panels<V>(query + begin * blocks_in(head_dim) * kWords<V>, rows, kPagePositions,
+                       head_dim, scratch.scores, kPagePositions, scratch.panel,
+                       [&](size_t slot, size_t count, size_t from, size_t to, uint32_t *panel) {
+                           const auto strip = [&](size_t n) {
+                               return Strip<V>(task.keys + (slot + n) * head_dim, head_dim,
+                                               smaller(V::kLanes, count - n), head_dim);
+                           };
+                           pack_panel<V>(
+                               count, from, to, panel, strip,
+                               [&](const Strip<V> &, size_t) { upcoming.fetch(kLinesByBlock); });
+                       });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
             upcoming.fetch(kLinesByRow);

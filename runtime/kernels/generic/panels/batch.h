@@ -1,7 +1,7 @@
 // A batch of rows by strips (C1): more rows than have their sums in registers beside a strip, and
-// so few that reading the weights takes about as long as multiplying them. A block of some strips
-// is turned into memory, stays in the first level of caches, and meets all rows, while what lies
-// ahead is on its way.
+// so few that reading the weights takes about as long as multiplying them. Some blocks of two
+// strips are turned into memory, stay in the first level of caches, and meet all rows, while what
+// lies ahead is on its way.
 #pragma once
 
 #include "runtime/kernels/generic/panels/tile.h"
@@ -38,10 +38,7 @@ template <typename V, size_t count, typename Blocks, typename Fetch>
             uint32_t *to = panel + block * kPanel;
             unroll<count>([&]<size_t n>() {
                 fetch(strips[n], k);
-                strips[n].block(k, [&]<size_t step>(auto even, auto odd) {
-                    V::store(to + step * kWidth + n * V::kLanes, even);
-                    V::store(to + (kSteps<V> + step) * kWidth + n * V::kLanes, odd);
-                });
+                store_block<V>(strips[n], k, kWidth, to + n * V::kLanes);
             });
         }
         for (size_t row = 0; row < task.rows; row += V::kRows) {
@@ -62,9 +59,10 @@ template <typename V, size_t count, typename Blocks, typename Fetch>
 template <typename V, typename StripAt, typename Fetch>
 void multiply_batch(const Batch &task, const StripAt &strip, const Fetch &fetch) {
     for (size_t output = 0, vectors; output < task.outputs; output += vectors * V::kLanes) {
-        vectors = task.outputs - output > V::kLanes ? 2 : 1;
+        static_assert(V::kVectors == 2);
+        vectors = task.outputs - output > V::kLanes ? V::kVectors : 1;
         const auto at = [&](size_t n) { return strip(output + n * V::kLanes); };
-        if (vectors == 2) {
+        if (vectors == V::kVectors) {
             decltype(strip(0)) strips[] = {at(0), at(1)};
             multiply_strips<V>(task, output, strips, fetch);
         } else {

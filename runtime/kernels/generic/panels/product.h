@@ -55,10 +55,7 @@ template <typename V, size_t rows, typename Blocks>
                                                    typename V::Floats (&even)[rows],
                                                    typename V::Floats (&odd)[rows]) {
     alignas(64) uint32_t turned[kWords<V> * V::kLanes];
-    strip.block(k, [&]<size_t step>(auto even_w, auto odd_w) {
-        V::store(turned + step * V::kLanes, even_w);
-        V::store(turned + (kSteps<V> + step) * V::kLanes, odd_w);
-    });
+    store_block<V>(strip, k, V::kLanes, turned);
     asm volatile("" : "+m"(turned)); // else gcc 12 keeps them in registers, and sums in memory
     unroll<2>([&]<size_t chain>() {
         typename V::Floats(&sum)[rows] = chain == 0 ? even : odd;
@@ -113,13 +110,14 @@ template <typename V, size_t rows, typename Blocks, typename Fetch>
     });
 }
 
-// Before the block at k of a strip of rows of a matrix: what lies kAhead elements further on.
+// Before the block at k of a strip: what lies kAhead elements further on in its rows, and beyond
+// their ends in the rows that are `outputs` further, the next to be read.
 template <typename V>
-[[gnu::always_inline]] inline void fetch_rows(const Strip<V> &strip, size_t k, size_t depth,
-                                              size_t stride) {
-    // Beyond the end of a row lies, for the next strip, the begin of a row kLanes further.
+[[gnu::always_inline]] inline void fetch_rows(const Strip<V> &strip, const Matmul &task, size_t k,
+                                              size_t outputs) {
     const size_t ahead = k + V::kAhead;
-    strip.template prefetch<V::kNear>(ahead < depth ? ahead : ahead - depth + V::kLanes * stride);
+    strip.template prefetch<V::kNear>(
+        ahead < task.depth ? ahead : ahead - task.depth + outputs * task.w_stride);
 }
 
 // The strip of a matrix from `output` on.
@@ -134,26 +132,21 @@ template <typename V, size_t rows>
     Strip<V> strip = strip_at<V>(task, output);
     sum_blocks<V, rows>(strip, static_cast<const uint32_t *>(task.packed), task.depth,
                         task.y + output, task.y_stride, smaller(V::kLanes, task.outputs - output),
-                        [&](size_t k) { fetch_rows<V>(strip, k, task.depth, task.w_stride); });
+                        [&](size_t k) { fetch_rows<V>(strip, task, k, V::kLanes); });
 }
 
-// Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.
-// fetch(strip, k) is called before each block of each vector.
-template <typename V, typename Fetch>
-[[gnu::flatten]] void pack_panel(const uint16_t *w, size_t stride, size_t count, size_t depth,
-                                 size_t begin, size_t end, uint32_t *panel, const Fetch &fetch) {
-    const size_t vectors = (count + V::kLanes - 1) / V::kLanes;
-    const size_t width = vectors * V::kLanes;
-    for (size_t n = 0; n < vectors; ++n) {
-        const size_t first = n * V::kLanes;
-        Strip<V> strip(w + first * stride, stride, smaller(V::kLanes, count - first), depth);
-        uint32_t *to = panel + first;
+// Packs the blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them). strip(n)
+// returns those of the outputs from n on; fetch(strip, k) is called before each block of each.
+template <typename V, typename StripAt, typename Fetch>
+[[gnu::flatten]] void pack_panel(size_t count, size_t begin, size_t end, uint32_t *panel,
+                                 const StripAt &strip, const Fetch &fetch) {
+    const size_t width = (count + V::kLanes - 1) / V::kLanes * V::kLanes;
+    for (size_t n = 0; n < count; n += V::kLanes) {
+        auto blocks = strip(n);
+        uint32_t *to = panel + n;
         for (size_t block = begin; block < end; ++block) {
-            fetch(strip, block * kBlock);
-            strip.block(block * kBlock, [&]<size_t step>(auto even, auto odd) {
-                V::store(to + step * width, even);
-                V::store(to + (kSteps<V> + step) * width, odd);
-            });
+            fetch(blocks, block * kBlock);
+            store_block<V>(blocks, block * kBlock, width, to);
             to += kWords<V> * width;
         }
     }
@@ -211,7 +204,7 @@ template <typename V> void multiply_many(const Matmul &task) {
                                  ? count * task.w_stride
                                  : (end - begin) * kBlock - output * task.w_stride;
         pack_panel<V>(
-            task.w + output * task.w_stride, task.w_stride, count, task.depth, begin, end, panel,
+            count, begin, end, panel, [&](size_t n) { return strip_at<V>(task, output + n); },
             [&](const Strip<V> &strip, size_t k) { strip.template prefetch<2>(k + ahead); });
     };
     multiply_panels<V>(task.packed, task.rows, task.outputs, task.depth, task.y, task.y_stride,
@@ -227,7 +220,7 @@ template <typename V> void matmul(const Matmul &task) {
              task.y, task.y_stride},
             [&](size_t output) { return strip_at<V>(task, output); },
             [&](const Strip<V> &strip, size_t k) {
-                fetch_rows<V>(strip, k, task.depth, task.w_stride);
+                fetch_rows<V>(strip, task, k, V::kVectors * V::kLanes);
             });
     } else {
         multiply_many<V>(task);

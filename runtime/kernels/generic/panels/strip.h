@@ -73,4 +73,14 @@ template <typename V, size_t rows = V::kLanes> class Strip {
     size_t stride_, count_, depth_;
 };
 
+// Writes the block at k of a strip: of every chain and step kLanes words, `width` words apart.
+template <typename V, typename Blocks>
+[[gnu::always_inline]] inline void store_block(Blocks &strip, size_t k, size_t width,
+                                               uint32_t *to) {
+    strip.block(k, [&]<size_t step>(auto even, auto odd) {
+        V::store(to + step * width, even);
+        V::store(to + (kSteps<V> + step) * width, odd);
+    });
+}
+
 } // namespace stasis::kernels::STASIS_TABLE

@@ -73,9 +73,8 @@ template <typename V, size_t rows, size_t vectors> struct Tile {
         constexpr size_t kParts = (rows + V::kTileRows - 1) / V::kTileRows;
         unroll<kParts>([&]<size_t part>() {
             constexpr size_t first = part * V::kTileRows;
-            constexpr size_t left = rows - first;
-            multiply_rows < first,
-                left<V::kTileRows ? left : V::kTileRows>(x, w, blocks, y, y_stride);
+            constexpr size_t count = smaller(rows - first, V::kTileRows);
+            multiply_rows<first, count>(x, w, blocks, y, y_stride);
         });
     }
 };
