@@ -87,7 +87,8 @@ TEST_CASE("matmul: rows, outputs and depths around every tile equal the referenc
     for (const size_t rows :
          {1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100}) {
         for (const size_t outputs : {1, 15, 16, 17, 47, 48, 49, 96, 100}) {
-            for (const size_t depth : {1, 31, 32, 33, 64, 100, 192, 224, 288, 1000, 2048}) {
+            for (const size_t depth :
+                 {1, 31, 32, 33, 64, 100, 160, 192, 224, 256, 288, 1000, 2048}) {
                 if (!taken(count++)) {
                     continue;
                 }
