@@ -1,8 +1,8 @@
 // The compression function of SHA-256 (FIPS 180-4, 6.2.2) for sixteen messages side by side: lane i
 // of a vector holds a word of message i, so that an operation of the standard is one of AVX-512. At
 // 25 instructions a round for 16 messages this takes 0.55 of the time that the SHA instructions
-// take on an Intel with AMX (BENCHMARKS.md). Compiled with options of its own, so it must not
-// include a class whose inline functions could be linked elsewhere.
+// take on an Intel with AMX (tools/benchmarks/intel.md). Compiled with options of its own, so it
+// must not include a class whose inline functions could be linked elsewhere.
 #include "format/state/sha256_x86.h"
 
 #if defined(__AVX512BW__)

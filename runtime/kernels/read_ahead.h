@@ -1,5 +1,5 @@
 // Which prefetches help kernels that stream through weights, as measured on each processor
-// (tools/BENCHMARKS.md). Changes the speed and no bit.
+// (tools/benchmarks/amd.md). Changes the speed and no bit.
 #pragma once
 
 namespace stasis::kernels {

@@ -206,7 +206,7 @@ void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uin
 
 namespace {
 
-constexpr double kRowCost = 0.15; // cost of one more row, in passes (tools/BENCHMARKS.md)
+constexpr double kRowCost = 0.15; // cost of one more row, in passes (tools/benchmarks/sessions.md)
 constexpr double kGainMin = 1.05; // a smaller expected gain is not worth a try
 constexpr double kMemory = 1.0 / 8;
 constexpr uint32_t kRestMin = 4;  // passes between two tries

@@ -58,7 +58,7 @@ TEST_CASE("codec: what was encoded comes back bit for bit") {
     }
 }
 
-TEST_CASE("codec: sizes are what BENCHMARKS.md promises") {
+TEST_CASE("codec: sizes are what benchmarks/snapshots.md promises") {
     FrameCoder coder;
     const RunShape page{22 * 2 * 4, 64, 64};
     const auto ratio = [&](const RunShape &shape, const Numbers &numbers) {

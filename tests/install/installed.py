@@ -21,6 +21,7 @@ CONVERSATION = ("> Let's start by defining a variable k equal to 5. What is k?\n
 
 DOCUMENTS = ["BENCHMARKS.md", "CONSTRAINTS.md", "FORMAT.md", "NUMERICS.md", "README.md",
              "STORE.md", "FLEET.md", "SERVER.md",
+             *(f"benchmarks/{path.name}" for path in (ROOT / "tools/benchmarks").iterdir()),
              *(f"examples/{name}.c" for name in ("converse", "cull", "relay", "repair")),
              "examples/relay.cpp"]
 

@@ -188,6 +188,55 @@ class Peer(CommandTest):
         self.assertEqual((done.returncode, done.stdout), (1, b""))
         self.assertIn(b"bench_peer: the machine is too busy to measure", done.stderr)
 
+    def test_rows_in_a_file_are_not_measured_again(self):
+        rows = ("--rows", self.path("rows"))
+        code, first, _ = self.compare(*rows)
+        self.assertEqual((code, len(self.calls())), (0, 9))
+        self.assertEqual(self.compare(*rows)[:2], (0, first))
+        self.assertEqual(len(self.calls()), 9)
+        # Others are put behind them: of one thread, and of copied weights.
+        self.values({name: 3 * values for name, values in VALUES.items()})
+        code, text, _ = self.compare(*rows, "--threads", "1,2")
+        self.assertEqual((code, len(self.calls())), (0, 18))
+        self.assertEqual([line[:12] for line in text.split("\n")[6:8]],
+                         ["| model | 2 ", "| model | 1 "])
+        code, text, _ = self.compare(*rows, "--copy-weights", repetitions=1)
+        self.assertEqual((code, len(self.calls())), (0, 21))
+        self.assertIn("\n| model, copied | 2 | tg128 |", text)
+        self.assertIn("Repetitions: 1-3,", text)
+
+    def test_a_busy_machine_leaves_rows_for_the_next_call(self):
+        rows = ("--rows", self.path("rows"))
+        # The first row finds the machine busy in all attempts, the second does not.
+        stat = StandInStat(quiet.ATTEMPTS * [(0.4, 0)])
+        code, text, _ = self.compare(*rows, "--threads", "1,2", stat=stat)
+        self.assertEqual(code, "bench_peer: 1 rows are left: the same command measures them")
+        self.assertEqual([line[:12] for line in text.split("\n")[6:8]], ["| model | 2 ", ""])
+        self.values({name: 2 * values for name, values in VALUES.items()})
+        code, text, _ = self.compare(*rows, "--threads", "1,2")
+        self.assertEqual(code, 0)
+        self.assertEqual([line[:12] for line in text.split("\n")[6:8]],
+                         ["| model | 2 ", "| model | 1 "])
+
+    def test_rows_that_do_not_belong_together(self):
+        rows = ("--rows", self.path("rows"))
+        path = self.folder / "rows"
+        self.assertEqual(self.compare(*rows)[0], 0)
+        line = path.read_text()
+        self.values({name: 4 * values for name, values in VALUES.items()})
+        code, text, _ = self.compare(*rows, "--threads", "1", "--flash", "0")
+        self.assertEqual(text, "")
+        self.assertIn("rows of another choice of --flash: [0, 1] in place of [0]", code)
+        path.write_text(line.replace("Some CPU", "Another CPU"))
+        code, text, _ = self.compare(*rows, "--threads", "1")
+        self.assertIn("rows of another machine: Another CPU, 2 cores in place of Some CPU", code)
+        for wrong in ("{", "3", "{}", line[:90], line.replace('"peers"', '"others"'),
+                      '{"model": "m", "threads": 1, "figure": "f", "date": "d", '
+                      '"repetitions": []}'):
+            path.write_text(line + wrong.strip() + "\n")
+            code, text, _ = self.compare(*rows, "--threads", "1")
+            self.assertEqual((text, code), ("", f"bench_peer: {path}, line 2: this is not a row"))
+
     def test_allow_busy(self):
         code, text, pauses = self.compare("--allow-busy", stat=StandInStat(7 * [(0.4, 0.02)]))
         self.assertEqual((code, pauses), (0, quiet.ATTEMPTS - 1))

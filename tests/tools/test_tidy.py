@@ -49,11 +49,12 @@ RECIPES = {
     "An instruction set": (
         "avx512bf16", "avx512bf16", 5,
         ("tools/bench/ceilings/", "tools/bench/bench.cpp", "tools/CMakeLists.txt",
-         "tools/BENCHMARKS.md", "tests/abi/older/", "runtime/kernels/avx512bf16/",
-         "CHANGELOG.md")),
+         "tools/BENCHMARKS.md", "tools/benchmarks/", "tests/abi/older/",
+         "runtime/kernels/avx512bf16/", "CHANGELOG.md")),
     "A model family": (
         "kQwen3", "k?[Qq]wen3", 9,
-        ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/cli/synth/", "tests/runtime/outputs_test",
+        ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/benchmarks/", "tools/cli/synth/",
+         "tests/runtime/outputs_test",
          "runtime/model/family/qwen3_5", "runtime/model/weights_", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
          "tests/cpp/", "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",

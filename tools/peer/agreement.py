@@ -1,6 +1,7 @@
 # Holds the logits and greedy texts of stasis beside llama.cpp's for one GGUF file, and each beside
 # its own with the same tokens cut in other pieces. Prints Markdown. Called by tools/peer_logits,
-# which builds both; tools/BENCHMARKS.md says what the figures mean. Usage: agreement.py --help.
+# which builds both; tools/benchmarks/agreement.md says what the figures mean.
+# Usage: agreement.py --help.
 import argparse
 import array
 import datetime

@@ -8,10 +8,10 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import typing
 
 import gguf
 import quiet
+from rows import Repetition, Rows, Run
 
 FIGURES = {"pp512": (512, 0, 0), "tg128": (0, 128, 0), "tg128@1024": (0, 128, 1024),
            "tg128@4096": (0, 128, 4096), "tg128@16384": (0, 128, 16384)}
@@ -30,21 +30,6 @@ def run_json(command):
         sys.exit(f"bench_peer: {command[0]} ended with {done.returncode}:\n"
                  f"{done.stderr.decode()[-2000:]}")
     return json.loads(done.stdout)
-
-
-class Repetition(typing.NamedTuple):
-    stasis: dict  # the report of `stasis bench`
-    peers: dict   # llama-bench's result, by flash mode
-    load: quiet.Load
-    handover: float  # see quiet.Outputs
-
-
-class Run(typing.NamedTuple):
-    """One row of the table."""
-    model: str
-    threads: int
-    figure: str
-    repetitions: list
 
 
 def run_stasis(command, model, figure, threads, options):
@@ -121,17 +106,24 @@ def percents(values):
     return f"{100 * min(values):.1f}-{100 * max(values):.1f} %"
 
 
-def header_of(runs, version, date):
+def span(values, between="-"):
+    """Returns "least-greatest", or the one if they are equal."""
+    return between.join(map(str, sorted({min(values), max(values)})))
+
+
+def header_of(runs, version):
     """Returns the lines over the table: machine, date, programs, repetitions, load."""
     first = runs[0].repetitions[0]
     commit = next(iter(first.peers.values()))["build_commit"]
     loads = [each.load for run in runs for each in run.repetitions]
     others, stolen = map(percents, zip(*loads))
     busy = sum(map(quiet.is_busy, loads))
-    lines = [f"{first.stasis['machine']}; {date}; stasis with {first.stasis['kernels']} kernels, "
+    counts = [len(run.repetitions) for run in runs]
+    dates = span([run.date for run in runs], " to ")
+    lines = [f"{first.stasis['machine']}; {dates}; stasis with {first.stasis['kernels']} kernels, "
              f"llama.cpp of {version} ({commit}).",
-             f"Repetitions: {len(runs[0].repetitions)}, both programs in turn in each; tokens per "
-             "second and ratio within a repetition, median (range).",
+             f"Repetitions: {span(counts)}, both programs in turn in each; tokens per second and "
+             "ratio within a repetition, median (range).",
              f"Of the processors' time in a repetition, {stolen} was stolen and other work took "
              f"{others}."]
     if busy:
@@ -139,11 +131,11 @@ def header_of(runs, version, date):
     return lines
 
 
-def table(runs, version, date):
+def table(runs, version):
     """Returns Markdown. The ratio is to that mode of llama.cpp which has the greater median."""
     flashes = list(runs[0].repetitions[0].peers)
     names = " | ".join("llama.cpp" + (", flash attention" if flash else "") for flash in flashes)
-    lines = [*header_of(runs, version, date), "",
+    lines = [*header_of(runs, version), "",
              f"| model | threads | figure | stasis | {names} | ratio | share of the ceiling | "
              "handover, ns |",
              f"|{'---|' * (7 + len(flashes))}", *[row_of(run, flashes) for run in runs], "",
@@ -197,6 +189,9 @@ def parse_arguments():
     parser.add_argument("--only", default="", help=f"of {', '.join(FIGURES)}")
     parser.add_argument("--repetitions", type=int, default=5,
                         help="each opens the model anew in every program (default: 5)")
+    parser.add_argument("--rows", type=pathlib.Path, metavar="FILE",
+                        help="keep each row here when it is measured, measure none that is here, "
+                             "leave those for which the machine is too busy, print all")
     parser.add_argument("--allow-busy", action="store_true",
                         help="if the machine is busy, warn in the table instead of ending with 1")
     parser.add_argument("--stasis", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
@@ -217,23 +212,38 @@ def parse_arguments():
     return arguments
 
 
-def main():
-    arguments = parse_arguments()
-    runs = []
+def wanted(arguments):
+    """(name, file, threads, figure) of every row that is asked for and possible."""
     for name, model in subjects_of(arguments):
         possible = figures_of(run_json([arguments.stasis, "info", model, "--json"])["context"])
-        wanted = arguments.only.split(",") if arguments.only else possible
+        figures = arguments.only.split(",") if arguments.only else possible
         for threads in map(int, arguments.threads.split(",")):
-            for figure in filter(possible.__contains__, wanted):
-                try:
-                    repetitions = measure(arguments, model, figure, threads)
-                except quiet.Busy as busy:
-                    sys.exit(f"bench_peer: the machine is too busy to measure {figure} of {name}: "
-                             f"{busy}. --allow-busy measures nevertheless.")
-                runs.append(Run(name, threads, figure, repetitions))
-    if not runs:
+            for figure in filter(possible.__contains__, figures):
+                yield name + ", copied" * arguments.copy_weights, model, threads, figure
+
+
+def main():
+    arguments = parse_arguments()
+    rows, left = Rows(arguments.rows), []
+    for name, model, threads, figure in wanted(arguments):
+        if rows.has(name, threads, figure):
+            continue
+        try:
+            repetitions = measure(arguments, model, figure, threads)
+        except quiet.Busy as busy:
+            left.append(f"bench_peer: the machine is too busy to measure {figure} of {name}: "
+                        f"{busy}. --allow-busy measures nevertheless.")
+            if arguments.rows is None:
+                sys.exit(left[0])
+            print(left[-1], file=sys.stderr, flush=True)
+            continue
+        rows.add(Run(name, threads, figure, datetime.date.today().isoformat(), repetitions))
+    if rows.runs:
+        print(table(rows.runs, arguments.version), end="")
+    if left:
+        sys.exit(f"bench_peer: {len(left)} rows are left: the same command measures them")
+    if not rows.runs:
         sys.exit("bench_peer: nothing to measure")
-    print(table(runs, arguments.version, datetime.date.today().isoformat()), end="")
 
 
 if __name__ == "__main__":
