@@ -245,13 +245,13 @@ class Peer(CommandTest):
         self.assertEqual(lines[4], "")
         self.assertTrue(lines[7].startswith("| model | 2 | tg128 | 36.0 "), lines[7])
 
-    def handovers(self, *values, threads=2, repetitions=1):
+    def handovers(self, *values, threads=2, repetitions=1, only="tg128"):
         """Returns (exit status or message, table) while they are measured, one after the other."""
         self.values({"stasis": [[value, 0.5] for value in range(100, 120)],
                      "0": list(range(10, 30)), "1": list(range(10, 30))})
         (self.folder / "handovers").write_text("".join(f"{value}\n" for value in values))
         code, text, _ = self.compare("--handover", self.path("handover"), "--threads",
-                                     str(threads), repetitions=repetitions)
+                                     str(threads), "--only", only, repetitions=repetitions)
         return code, text
 
     def test_a_run_in_which_the_processors_moved_does_not_count(self):
@@ -281,6 +281,13 @@ class Peer(CommandTest):
         self.assertEqual((text, len(self.order())), ("", 3 * quiet.RUNS))
         self.assertIn("the hypervisor moved the processors too often", code)
         self.assertIn("in 65, 310 ns", code)
+
+    def test_a_prompt_feels_only_whether_processors_are_one_core(self):
+        code, text = self.handovers(55, 310, 64, 310, only="pp512")
+        self.assertEqual((code, self.order()), (0, ["stasis", "0", "1"]))
+        code, text = self.handovers(310, 36, 36, 36, 36, only="pp512")
+        self.assertEqual((code, self.order()[3:]), (0, ["stasis", "stasis", "0", "1"]))
+        self.assertIn("| 36 (36-36) |", text)
 
     def test_one_thread_does_not_ask_where_processors_are(self):
         code, text = self.handovers(threads=1)

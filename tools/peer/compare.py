@@ -54,6 +54,8 @@ def measure(arguments, model, figure, threads):
     measured = quiet.no_handover
     if threads > 1 and arguments.handover is not None:
         measured = functools.partial(run_json, [arguments.handover])
+        if FIGURES[figure][1] == 0:
+            measured = functools.partial(quiet.whether_one_core, measured)
     repetitions, places = [], quiet.Places()
     for number in range(arguments.repetitions):
         order = list(programs) if number % 2 == 0 else list(reversed(programs))
