@@ -12,9 +12,11 @@ struct Avx2Integers : Avx2 {
     static constexpr bool kUnsigned = false; // whether the left operand of `dot` has to be
     static constexpr size_t kDotRows = 4;    // rows whose sums stay in registers
 
-    // sum + the dot products of u, at most 63 or (has_sign) an int8, and x, -127 to 127.
+    // sum + the dot products of u, at most 63 or (has_sign) an int8, and the four int8 at `four`,
+    // -127 to 127, the same for all lanes.
     template <bool has_sign>
-    [[gnu::always_inline]] static inline Words dot(Words sum, Words u, Words x) {
+    [[gnu::always_inline]] static inline Words dot(Words sum, Words u, const int8_t *four) {
+        const Words x = broadcast(reinterpret_cast<const uint32_t *>(four));
         // Two products fill 16 bits: 2 * 128 * 127 is below 2^15.
         const Words pairs = has_sign
                                 ? _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(x, u))
@@ -24,6 +26,10 @@ struct Avx2Integers : Avx2 {
     // sum + the dot products of two 16-bit integers.
     static Words dot_pairs(Words sum, Words a, Words b) {
         return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    }
+    // The same with the two at `two` for all lanes.
+    static Words dot_pairs_broadcast(Words sum, Words a, const int16_t *two) {
+        return dot_pairs(sum, a, broadcast(reinterpret_cast<const uint32_t *>(two)));
     }
     static Floats convert(Words x) { return _mm256_cvtepi32_ps(x); }
     static Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }

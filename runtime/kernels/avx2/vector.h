@@ -46,6 +46,10 @@ struct Avx2 {
     static Floats multiply_add(Words x, Words w, Floats sum) {
         return _mm256_fmadd_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(w), sum);
     }
+    // The same with the word at x for every output.
+    static Floats multiply_add_broadcast(const uint32_t *x, Words w, Floats sum) {
+        return multiply_add(broadcast(x), w, sum);
+    }
     // The even terms of kPairs pairs, and the odd ones, as f32.
     static Words even(const Words *pairs) { return _mm256_slli_epi32(pairs[0], 16); }
     static Words odd(const Words *pairs) {

@@ -49,6 +49,10 @@ struct Avx512 {
     static Floats multiply_add(Words x, Words w, Floats sum) {
         return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(w), sum);
     }
+    // The same with the word at x for every output.
+    static Floats multiply_add_broadcast(const uint32_t *x, Words w, Floats sum) {
+        return multiply_add(broadcast(x), w, sum);
+    }
     // The even terms of kPairs pairs, and the odd ones, as f32.
     static Words even(const Words *pairs) { return _mm512_slli_epi32(pairs[0], 16); }
     static Words odd(const Words *pairs) {

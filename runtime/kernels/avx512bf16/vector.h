@@ -30,6 +30,13 @@ struct Avx512Bf16 : Avx512 {
     static Floats multiply_add(Words x, Words w, Floats sum) {
         return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
     }
+    // In assembly, because gcc 12 broadcasts by an instruction of its own. Worth it where a word
+    // meets one vector of outputs: few rows are 1.02 to 1.13 times as fast (Zen 4), and a tile,
+    // which broadcasts a word once for two vectors, 0.91 to 0.98.
+    static Floats multiply_add_broadcast(const uint32_t *x, Words w, Floats sum) {
+        asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
+        return sum;
+    }
     // turn_pairs leaves the even terms of two pairs, then the odd ones.
     static Words even(const Words *pairs) { return pairs[0]; }
     static Words odd(const Words *pairs) { return pairs[1]; }

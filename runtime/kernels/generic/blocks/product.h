@@ -81,7 +81,7 @@ template <typename V, Quant type, size_t rows> struct StripTile {
         unroll<count>([&]<size_t i>() {
             const Words u = w.template integers<begin + i, kInPlace>();
             unroll<rows>([&]<size_t r>() {
-                const Words four = word(q + r * kElements + (begin + i) * 4);
+                const int8_t *four = q + r * kElements + (begin + i) * 4;
                 sum[r] = V::template dot<kKind.has_sign>(sum[r], u, four);
             });
         });
@@ -163,7 +163,7 @@ template <typename V, Quant type, size_t rows> struct StripTile {
         unroll<kKind.parts / 2>([&]<size_t j>() {
             unroll<rows>([&]<size_t r>() {
                 const int16_t *of = kKind.parts == 16 ? sums[r].of_16 : sums[r].of_32;
-                minimum[r] = V::dot_pairs(minimum[r], (Words)scales.pair[j], word(of + 2 * j));
+                minimum[r] = V::dot_pairs_broadcast(minimum[r], (Words)scales.pair[j], of + 2 * j);
             });
         });
         if constexpr (Block::kShift >= 0) {

@@ -63,7 +63,7 @@ template <typename V, size_t rows, typename Blocks>
             constexpr size_t at = chain * kSteps<V> + step;
             const typename V::Words w = V::load(turned + at * V::kLanes);
             unroll<rows>([&]<size_t r>() {
-                sum[r] = V::multiply_add(V::broadcast(x + at * rows + r), w, sum[r]);
+                sum[r] = V::multiply_add_broadcast(x + at * rows + r, w, sum[r]);
             });
         });
     });
@@ -87,8 +87,8 @@ template <typename V, size_t rows, typename Blocks, typename Fetch>
             strip.block(k, [&]<size_t step>(auto even_w, auto odd_w) {
                 unroll<rows>([&]<size_t r>() {
                     const uint32_t *word = x + step * rows + r;
-                    even[r] = V::multiply_add(V::broadcast(word), even_w, even[r]);
-                    odd[r] = V::multiply_add(V::broadcast(word + kSteps<V> * rows), odd_w, odd[r]);
+                    even[r] = V::multiply_add_broadcast(word, even_w, even[r]);
+                    odd[r] = V::multiply_add_broadcast(word + kSteps<V> * rows, odd_w, odd[r]);
                 });
             });
         }
