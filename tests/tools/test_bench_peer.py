@@ -89,8 +89,8 @@ class Peer(CommandTest):
         """Returns (exit status or message, stdout, pauses) of a comparison of one figure."""
         words = ["compare.py", self.path("model.gguf"), "--threads", "2", "--only", "tg128",
                  "--repetitions", str(repetitions), "--stasis", self.path("stasis"), "--peer",
-                 self.path("llama-bench"), "--version", "llama_cpp_python-1.2.3", "--cache",
-                 str(self.folder), *options]
+                 self.path("llama-bench"), "--version", "llama_cpp_python-1.2.3", "--commit",
+                 "c0ffee", "--cache", str(self.folder), *options]
         out, code = io.StringIO(), 0
         with mock.patch.object(quiet, "now", stat or StandInStat()), \
                 mock.patch.object(quiet.time, "sleep") as sleep, \
@@ -128,7 +128,7 @@ class Peer(CommandTest):
         code, text, _ = self.compare(stat=stat)
         self.assertEqual(code, 0)
         lines = text.split("\n")
-        for part in "Some CPU, 2 cores", "amx", "1.2.3", "abc123":
+        for part in "Some CPU, 2 cores", "stasis c0ffee", "amx", "1.2.3", "abc123":
             self.assertIn(part, lines[0])
         self.assertRegex(lines[0], r" 20\d\d-\d\d-\d\d;")
         self.assertIn("Repetitions: 3,", lines[1])
@@ -184,7 +184,8 @@ class Peer(CommandTest):
         done = subprocess.run(
             [sys.executable, "-c", script, str(ROOT / "tools/peer"), self.path("model.gguf"),
              "--stasis", self.path("stasis"), "--peer", self.path("llama-bench"), "--version", "1",
-             "--cache", str(self.folder)], capture_output=True, check=False, timeout=60)
+             "--commit", "c0ffee", "--cache", str(self.folder)],
+            capture_output=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (1, b""))
         self.assertIn(b"bench_peer: the machine is too busy to measure", done.stderr)
 
@@ -227,12 +228,22 @@ class Peer(CommandTest):
         code, text, _ = self.compare(*rows, "--threads", "1", "--flash", "0")
         self.assertEqual(text, "")
         self.assertIn("rows of another choice of --flash: [0, 1] in place of [0]", code)
-        path.write_text(line.replace("Some CPU", "Another CPU"))
-        code, text, _ = self.compare(*rows, "--threads", "1")
-        self.assertIn("rows of another machine: Another CPU, 2 cores in place of Some CPU", code)
+        calls = len(self.calls())
+        for was, other, part in (
+                ("c0ffee", "facade", "commit: facade in place of c0ffee"),
+                ("Some CPU", "Another CPU", "machine: Another CPU, 2 cores in place of Some CPU"),
+                ("abc123", "abc124", "llama.cpp: abc124 in place of abc123")):
+            path.write_text(line.replace(was, other))
+            self.values({name: 20 * values for name, values in VALUES.items()})
+            code, text, _ = self.compare(*rows, "--threads", "1")
+            self.assertEqual((text, path.read_text()), ("", line.replace(was, other)))
+            self.assertIn(f"rows of another {part}", code)
+            # A commit is known before anything is measured.
+            self.assertEqual(len(self.calls()) - calls, 0 if was == "c0ffee" else 9)
+            calls = len(self.calls())
         for wrong in ("{", "3", "{}", line[:90], line.replace('"peers"', '"others"'),
                       '{"model": "m", "threads": 1, "figure": "f", "date": "d", '
-                      '"repetitions": []}'):
+                      '"commit": "c", "repetitions": []}'):
             path.write_text(line + wrong.strip() + "\n")
             code, text, _ = self.compare(*rows, "--threads", "1")
             self.assertEqual((text, code), ("", f"bench_peer: {path}, line 2: this is not a row"))
@@ -245,13 +256,13 @@ class Peer(CommandTest):
         self.assertEqual(lines[4], "")
         self.assertTrue(lines[7].startswith("| model | 2 | tg128 | 36.0 "), lines[7])
 
-    def handovers(self, *values, threads=2, repetitions=1, only="tg128"):
+    def handovers(self, *values, threads=2, repetitions=1):
         """Returns (exit status or message, table) while they are measured, one after the other."""
         self.values({"stasis": [[value, 0.5] for value in range(100, 120)],
                      "0": list(range(10, 30)), "1": list(range(10, 30))})
         (self.folder / "handovers").write_text("".join(f"{value}\n" for value in values))
         code, text, _ = self.compare("--handover", self.path("handover"), "--threads",
-                                     str(threads), "--only", only, repetitions=repetitions)
+                                     str(threads), repetitions=repetitions)
         return code, text
 
     def test_a_run_in_which_the_processors_moved_does_not_count(self):
@@ -281,13 +292,6 @@ class Peer(CommandTest):
         self.assertEqual((text, len(self.order())), ("", 3 * quiet.RUNS))
         self.assertIn("the hypervisor moved the processors too often", code)
         self.assertIn("in 65, 310 ns", code)
-
-    def test_a_prompt_feels_only_whether_processors_are_one_core(self):
-        code, text = self.handovers(55, 310, 64, 310, only="pp512")
-        self.assertEqual((code, self.order()), (0, ["stasis", "0", "1"]))
-        code, text = self.handovers(310, 36, 36, 36, 36, only="pp512")
-        self.assertEqual((code, self.order()[3:]), (0, ["stasis", "stasis", "0", "1"]))
-        self.assertIn("| 36 (36-36) |", text)
 
     def test_one_thread_does_not_ask_where_processors_are(self):
         code, text = self.handovers(threads=1)

@@ -11,7 +11,7 @@ import sys
 
 import gguf
 import quiet
-from rows import Repetition, Rows, Run
+from rows import Repetition, Rows, Run, llama_of
 
 FIGURES = {"pp512": (512, 0, 0), "tg128": (0, 128, 0), "tg128@1024": (0, 128, 1024),
            "tg128@4096": (0, 128, 4096), "tg128@16384": (0, 128, 16384)}
@@ -54,8 +54,6 @@ def measure(arguments, model, figure, threads):
     measured = quiet.no_handover
     if threads > 1 and arguments.handover is not None:
         measured = functools.partial(run_json, [arguments.handover])
-        if FIGURES[figure][1] == 0:
-            measured = functools.partial(quiet.whether_one_core, measured)
     repetitions, places = [], quiet.Places()
     for number in range(arguments.repetitions):
         order = list(programs) if number % 2 == 0 else list(reversed(programs))
@@ -116,14 +114,13 @@ def span(values, between="-"):
 def header_of(runs, version):
     """Returns the lines over the table: machine, date, programs, repetitions, load."""
     first = runs[0].repetitions[0]
-    commit = next(iter(first.peers.values()))["build_commit"]
     loads = [each.load for run in runs for each in run.repetitions]
     others, stolen = map(percents, zip(*loads))
     busy = sum(map(quiet.is_busy, loads))
     counts = [len(run.repetitions) for run in runs]
     dates = span([run.date for run in runs], " to ")
-    lines = [f"{first.stasis['machine']}; {dates}; stasis with {first.stasis['kernels']} kernels, "
-             f"llama.cpp of {version} ({commit}).",
+    lines = [f"{first.stasis['machine']}; {dates}; stasis {runs[0].commit} with "
+             f"{first.stasis['kernels']} kernels, llama.cpp of {version} ({llama_of(runs[0])}).",
              f"Repetitions: {span(counts)}, both programs in turn in each; tokens per second and "
              "ratio within a repetition, median (range).",
              f"Of the processors' time in a repetition, {stolen} was stolen and other work took "
@@ -200,6 +197,7 @@ def parse_arguments():
     parser.add_argument("--peer", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--handover", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--version", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--commit", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     wrong = set(filter(None, arguments.only.split(","))) - set(FIGURES)
@@ -226,7 +224,7 @@ def wanted(arguments):
 
 def main():
     arguments = parse_arguments()
-    rows, left = Rows(arguments.rows), []
+    rows, left = Rows(arguments.rows, arguments.commit), []
     for name, model, threads, figure in wanted(arguments):
         if rows.has(name, threads, figure):
             continue
@@ -239,7 +237,8 @@ def main():
                 sys.exit(left[0])
             print(left[-1], file=sys.stderr, flush=True)
             continue
-        rows.add(Run(name, threads, figure, datetime.date.today().isoformat(), repetitions))
+        rows.add(Run(name, threads, figure, datetime.date.today().isoformat(), arguments.commit,
+                     repetitions))
     if rows.runs:
         print(table(rows.runs, arguments.version), end="")
     if left:

@@ -14,7 +14,6 @@ ATTEMPTS = 4
 PAUSE_SECONDS = 5  # between attempts
 IDLE_SECONDS = 0.2
 RUNS = 6  # of each program within an attempt, at most, while the processors move
-TWO_CORES = 60  # ns that a handover takes between two cores at the least, about; within one: 36
 SAME_PLACE = 1.5  # times of a handover that differ less are of one place
 
 
@@ -132,12 +131,6 @@ def attempt(programs, order, anyway, handover, places):
 
 def no_handover():
     return 0.0
-
-
-def whether_one_core(handover):
-    """Returns at most TWO_CORES: a prompt is bound by instructions and not by reading, and does not
-    feel whether two cores share a path to memory."""
-    return min(handover(), TWO_CORES)
 
 
 def run(programs, order, allow_busy, handover, places):

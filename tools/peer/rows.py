@@ -21,6 +21,7 @@ class Run(typing.NamedTuple):
     threads: int
     figure: str
     date: str  # YYYY-MM-DD
+    commit: str  # of stasis
     repetitions: list
 
 
@@ -35,15 +36,20 @@ def read_run(text):
                       load=quiet.Load(*each.load)) for each in repetitions])
 
 
+def llama_of(run):
+    return next(iter(run.repetitions[0].peers.values()))["build_commit"]
+
+
 def line_of(run):
     return json.dumps(run._replace(repetitions=[
         each._asdict() for each in run.repetitions])._asdict()) + "\n"
 
 
 class Rows:
-    """In the order in which they were measured. `path`: the file, or None."""
+    """In the order in which they were measured. `path`: the file, or None. `commit`: of stasis."""
 
-    def __init__(self, path):
+    def __init__(self, path, commit):
+        """Ends with 1 if the file holds something else, or rows of another commit."""
         self.path, self.runs = path, []
         if path is not None and path.exists():
             for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -51,6 +57,12 @@ class Rows:
                     self.runs.append(read_run(text))
                 except (ValueError, TypeError, KeyError, AttributeError):
                     sys.exit(f"bench_peer: {path}, line {number}: this is not a row")
+        self.check("commit", lambda run: run.commit, commit)
+
+    def check(self, name, of, value):
+        if self.runs and of(self.runs[0]) != value:
+            sys.exit(f"bench_peer: {self.path} has rows of another {name}: {of(self.runs[0])} in "
+                     f"place of {value}")
 
     def has(self, model, threads, figure):
         return (model, threads, figure) in (run[:3] for run in self.runs)
@@ -58,10 +70,9 @@ class Rows:
     def add(self, run):
         """Ends with 1 if the file's rows were measured otherwise."""
         for name, of in (("machine", lambda run: run.repetitions[0].stasis["machine"]),
-                         ("choice of --flash", lambda run: [*run.repetitions[0].peers])):
-            if self.runs and of(self.runs[0]) != of(run):
-                sys.exit(f"bench_peer: {self.path} has rows of another {name}: "
-                         f"{of(self.runs[0])} in place of {of(run)}")
+                         ("choice of --flash", lambda run: [*run.repetitions[0].peers]),
+                         ("llama.cpp", llama_of)):
+            self.check(name, of, of(run))
         self.runs.append(run)
         if self.path is not None:
             with open(self.path, "a", encoding="utf-8") as file:
