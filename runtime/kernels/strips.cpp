@@ -35,7 +35,7 @@ void put_block(Quant type, const StripBlock &shape, const uint8_t *block, size_t
         if (i == word_of_fifth_bits(type)) {
             word = order_fifth_bits(word);
         }
-        std::memcpy(to + 4 * (i * kStripOutputs + output), &word, sizeof word);
+        std::memcpy(to + 4 * (strip_word(type, i) * kStripOutputs + output), &word, sizeof word);
     }
     const size_t rest = shape.rest_bytes();
     std::memcpy(to + 4 * shape.words * kStripOutputs + rest * output, block + shape.rest, rest);

@@ -3,10 +3,12 @@
 // a transpose. Knows no files.
 //
 // A block of a strip has as many bytes as the 16 published blocks it is made of. First come their
-// 4-byte words, word w of the 16 outputs side by side. If a block is not a whole number of words,
-// the rest of each follows, a scale: an f16, or the exponent of MXFP4. Words keep the order of the
-// published block, without that scale; only the fifth bits of Q5_0 and Q5_1 are reordered: bit 8 k
-// + i is that of element 4 i + k. Outputs past the matrix are blocks of zeros.
+// 4-byte words, a word of the 16 outputs side by side. If a block is not a whole number of words,
+// the rest of each follows, a scale: an f16, or the exponent of MXFP4. Words lie in the order in
+// which a product reads them (strip_word), so that a processor reads ahead by itself: scales first,
+// then low bits, each word beside that of the upper bits that it is read with first. The fifth bits
+// of Q5_0 and Q5_1 are reordered: bit 8 k + i is that of element 4 i + k. Outputs past the matrix
+// are blocks of zeros.
 #pragma once
 
 #include "runtime/kernels/quantized.h"
@@ -32,6 +34,31 @@ struct StripBlock {
     // The scale is the last field; else it is the first.
     const bool at_end = type == Quant::q6_k || type == Quant::q3_k;
     return {bytes / 4, at_end ? 0 : rest, at_end ? bytes - rest : 0, bytes * kStripOutputs};
+}
+
+// Returns where word `i` of a published block, counted without the remaining scale, is in a block
+// of a strip.
+[[gnu::always_inline]] constexpr size_t strip_word(Quant type, size_t i) {
+    // Eight words of upper bits from `upper` on and as many of lower bits from `lower` on, in turn.
+    const auto in_turn = [i](size_t upper, size_t lower, size_t to) {
+        return i >= upper && i < upper + 8 ? to + 2 * (i - upper) + 1 : to + 2 * (i - lower);
+    };
+    switch (type) {
+    case Quant::q2_k: // scales, integers, d and m
+        return (i + 1) % 21;
+    case Quant::q3_k: // upper bits, integers, scales
+        return i >= 24 ? i - 24 : i < 16 ? in_turn(0, 8, 3) : i + 3;
+    case Quant::q5_k: // d and m, scales, upper bits, integers
+        return i >= 4 && i < 20 ? in_turn(4, 12, 4) : i;
+    case Quant::q6_k: { // integers and upper bits of two halves, scales
+        const size_t half = i < 32 ? i / 16 : (i - 32) / 8, to = 4 + 24 * half;
+        return i >= 48                 ? i - 48
+               : i < 32 && i % 16 >= 8 ? to + 8 + i % 16
+                                       : in_turn(32 + 8 * half, 16 * half, to);
+    }
+    default:
+        return i;
+    }
 }
 
 // Returns the bytes of the strip of 16 rows of `depth` weights, a multiple of the block's elements.

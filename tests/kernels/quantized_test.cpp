@@ -111,6 +111,33 @@ void check_product(const Named &named, size_t rows, size_t outputs, size_t block
         [&](const Table &table) { CHECK(first_difference(run(table, task), expected) == -1); });
 }
 
+// The published words of a block in the order of a strip.
+std::vector<size_t> words_of_strip(Quant type, size_t count) {
+    std::vector<size_t> order;
+    const auto range = [&](size_t first, size_t words) {
+        for (size_t i = 0; i < words; ++i) {
+            order.push_back(first + i);
+        }
+    };
+    const auto in_turn = [&](size_t low, size_t high) {
+        for (size_t i = 0; i < 8; ++i) {
+            order.insert(order.end(), {low + i, high + i});
+        }
+    };
+    if (type == Quant::q2_k) { // d and m, scales and integers
+        range(20, 1), range(0, 20);
+    } else if (type == Quant::q3_k) { // scales, low and high bits, low bits
+        range(24, 3), in_turn(8, 0), range(16, 8);
+    } else if (type == Quant::q5_k) { // d, m and scales, low and high bits, low bits
+        range(0, 4), in_turn(12, 4), range(20, 24);
+    } else if (type == Quant::q6_k) { // scales, then of each half low and high bits, low bits
+        range(48, 4), in_turn(0, 32), range(8, 8), in_turn(16, 40), range(24, 8);
+    } else {
+        range(0, count);
+    }
+    return order;
+}
+
 } // namespace
 
 TEST_CASE("matmul_quantized: blocks stand for what the published reader says") {
@@ -137,7 +164,7 @@ TEST_CASE("matmul_quantized: blocks stand for what the published reader says") {
     }
 }
 
-TEST_CASE("matmul_quantized: a strip holds the published blocks of its outputs, word by word") {
+TEST_CASE("matmul_quantized: a strip holds the words of its outputs' blocks in reading order") {
     struct Layout { // offsets in a published block; the fifth bits' word, 99: none
         size_t words, first, rest, fifth;
     };
@@ -158,6 +185,8 @@ TEST_CASE("matmul_quantized: a strip holds the published blocks of its outputs, 
         const std::vector<uint8_t> w = random_rows(numbers, type, kOutputs, depth, stride);
         const std::vector<uint8_t> strips = in_strips(type, w.data(), stride, kOutputs, depth);
         REQUIRE(strips.size() == 2 * kBlocks * 16 * block.bytes);
+        const std::vector<size_t> order = words_of_strip(type, layout.words);
+        REQUIRE(order.size() == layout.words);
         size_t wrong = 0;
         for (size_t n = 0; n < 32; ++n) {
             for (size_t b = 0; b < kBlocks; ++b) {
@@ -165,17 +194,17 @@ TEST_CASE("matmul_quantized: a strip holds the published blocks of its outputs, 
                 const uint8_t *from =
                     n < kOutputs ? w.data() + n * stride + b * block.bytes : none.data();
                 const uint8_t *to = strips.data() + (n / 16 * kBlocks + b) * 16 * block.bytes;
-                for (size_t i = 0; i < layout.words; ++i) {
+                for (size_t at = 0; at < layout.words; ++at) {
                     uint8_t word[4];
-                    std::memcpy(word, from + layout.first + 4 * i, 4);
-                    if (i == layout.fifth) { // bit 8 k + i is that of element 4 i + k
+                    std::memcpy(word, from + layout.first + 4 * order[at], 4);
+                    if (order[at] == layout.fifth) { // bit 8 k + i is that of element 4 i + k
                         uint8_t ordered[4] = {};
                         for (size_t e = 0; e < 32; ++e) {
                             ordered[e % 4] |= (word[e / 8] >> e % 8 & 1) << e / 4;
                         }
                         std::memcpy(word, ordered, 4);
                     }
-                    wrong += std::memcmp(to + 64 * i + n % 16 * 4, word, 4) != 0;
+                    wrong += std::memcmp(to + 64 * at + n % 16 * 4, word, 4) != 0;
                 }
                 if (layout.rest != 99) {
                     const size_t bytes = block.bytes - 4 * layout.words;

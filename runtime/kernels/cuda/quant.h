@@ -99,12 +99,14 @@ template <Quant kType> struct QuantType {
     // Returns the word of element 4 j of run a of a part; run b's is the same or second_word.
     __device__ static unsigned word(unsigned part, unsigned j) {
         if constexpr (kType == Quant::q6_k) {
-            return part / 2 * 16 + part % 2 * 8 + j;
+            const unsigned half = 4 + part / 2 * 24;
+            return part % 2 == 0 ? half + 2 * j : half + 16 + j;
+        } else if constexpr (kType == Quant::q5_k) {
+            return part == 0 ? 4 + 2 * j : 12 + part * 8 + j;
         } else {
             constexpr unsigned kFirst = kType == Quant::q4_1 || kType == Quant::q5_0 ? 1
                                         : kType == Quant::q5_1                       ? 2
                                         : kType == Quant::q4_k                       ? 4
-                                        : kType == Quant::q5_k                       ? 12
                                                                                      : 0;
             return kFirst + part * 8 + j;
         }
@@ -113,8 +115,8 @@ template <Quant kType> struct QuantType {
     __device__ static unsigned second_word(unsigned part, unsigned j) {
         return kType == Quant::q8_0   ? 4 + j
                : kType == Quant::q5_1 ? 1
-               : kType == Quant::q5_k ? 4 + j
-               : kType == Quant::q6_k ? 32 + part / 2 * 8 + j
+               : kType == Quant::q5_k ? 5 + 2 * j
+               : kType == Quant::q6_k ? 5 + part / 2 * 24 + 2 * j
                                       : 0;
     }
     // Returns the first element of either run.
@@ -159,7 +161,7 @@ template <Quant kType> struct QuantType {
     // Returns the word of Q6_K that holds sc of a run of a part, a byte for each step from
     // scales_bit on.
     __device__ static unsigned scales_word(unsigned part, bool b) {
-        return 48 + part / 2 * 2 + (b ? 1 : 0);
+        return part / 2 * 2 + (b ? 1 : 0);
     }
     __device__ static unsigned scales_bit(unsigned part) { return part % 2 * 16; }
 };

@@ -241,8 +241,8 @@ Block read_strip_block(Quant type, const uint8_t *bytes, size_t output) {
     const StripBlock shape = strip_block(type);
     uint8_t published[kBytesMost];
     for (size_t i = 0; i < shape.words; ++i) {
-        __builtin_memcpy(published + shape.first + 4 * i, bytes + 4 * (i * kStripOutputs + output),
-                         4);
+        __builtin_memcpy(published + shape.first + 4 * i,
+                         bytes + 4 * (strip_word(type, i) * kStripOutputs + output), 4);
     }
     const size_t rest = shape.rest_bytes();
     const uint8_t *rests = bytes + 4 * shape.words * kStripOutputs;

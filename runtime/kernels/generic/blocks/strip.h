@@ -34,8 +34,9 @@ template <typename V, Quant type> struct WeightBlock {
         : words(block + part * V::kLanes * 4),
           rest(block + kShape.words * kStripOutputs * 4 + part * V::kLanes * kShape.rest_bytes()) {}
 
+    // Word i of the published block.
     [[gnu::always_inline]] inline Ints word(size_t i) const {
-        return (Ints)V::load(words + i * kStripOutputs * 4);
+        return (Ints)V::load(words + strip_word(type, i) * kStripOutputs * 4);
     }
 
     // The integers u of elements 4 i to 4 i + 3; in_place: times 2^bit, of types without other
