@@ -10,7 +10,7 @@ namespace stasis::kernels {
 
 enum class ReadAhead {
     alone, // none for one row: the processor reads ahead best by itself, if the loads ascend.
-           // AMD Zen 4, where prefetching by hand cost up to 30 %
+           // AMD Zen 4, where prefetching by hand cost up to 30 %; K types find out, see Pace
     near,  // into the first level of caches. Intel with AMX
     far_and_near, // into the second level, then the first. AMD Zen 5; others were not measured
 };
@@ -28,8 +28,8 @@ inline uint64_t time_stamp() {
 }
 
 // Finds out, for one kernel on one thread, whether fetching what lies ahead helps at the moment.
-// Where other guests share a core that changes within minutes, by a factor of up to two either way
-// (tools/benchmarks/amd.md). So of kEvery calls one is made the other way, and timed.
+// On a Zen 4 in a virtual machine that changed within minutes, by a factor of up to two either way
+// (tools/benchmarks/amd.md). So of kEvery calls one is made the other way; all are timed.
 class Pace {
   public:
     static constexpr unsigned kEvery = 32;

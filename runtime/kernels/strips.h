@@ -37,7 +37,7 @@ struct StripBlock {
 }
 
 // Returns where word `i` of a published block, counted without the remaining scale, is in a block
-// of a strip.
+// of a strip. The comments give the published order.
 [[gnu::always_inline]] constexpr size_t strip_word(Quant type, size_t i) {
     // Eight words of upper bits from `upper` on and as many of lower bits from `lower` on, in turn.
     const auto in_turn = [i](size_t upper, size_t lower, size_t to) {

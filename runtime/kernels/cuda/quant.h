@@ -96,7 +96,8 @@ template <Quant kType> struct QuantType {
     // Words of run b hold 16 times u, which saves a shift for each word and costs one for the sum.
     static constexpr unsigned kShift = kNibbles ? 4 : 0;
 
-    // Returns the word of element 4 j of run a of a part; run b's is the same or second_word.
+    // Returns the word of element 4 j of run a of a part; run b's is the same or second_word. Both
+    // count words as a strip has them (strip_word, strips.h).
     __device__ static unsigned word(unsigned part, unsigned j) {
         if constexpr (kType == Quant::q6_k) {
             const unsigned half = 4 + part / 2 * 24;
