@@ -100,6 +100,41 @@ struct Weighed {
     float maximum, sum; // m_b and l_b
 };
 
+// Replaces numbers that are not positive, or NaN, by their exp (C3), without branches and a step of
+// all at a time: where few warps are resident, nothing else hides the latency of a step.
+template <unsigned kCount> __device__ void exp_below(float (&x)[kCount]) {
+    constexpr float kCoefficients[] = {1.0F,           1.0F,           0x1.fffffcp-2F,
+                                       0x1.555490p-3F, 0x1.5558f4p-5F, 0x1.123a68p-7F,
+                                       0x1.6a235ep-10F};
+    constexpr unsigned kDegree = sizeof kCoefficients / sizeof(float) - 1;
+    float shifted[kCount], r[kCount], power[kCount];
+#pragma unroll
+    for (unsigned i = 0; i < kCount; ++i) {
+        shifted[i] = fma(x[i], 0x1.715476p+0F, 0x1.8p+23F);
+    }
+#pragma unroll
+    for (unsigned i = 0; i < kCount; ++i) {
+        const float n = add(shifted[i], -0x1.8p+23F);
+        r[i] = fma(n, -0x1.7f7d1cp-20F, fma(n, -0x1.62e4p-1F, x[i]));
+        power[i] = kCoefficients[kDegree];
+    }
+#pragma unroll
+    for (unsigned k = kDegree; k-- > 0;) {
+#pragma unroll
+        for (unsigned i = 0; i < kCount; ++i) {
+            power[i] = fma(power[i], r[i], kCoefficients[k]);
+        }
+    }
+#pragma unroll
+    for (unsigned i = 0; i < kCount; ++i) {
+        const float whole = shifted[i], part = power[i]; // the compiler casts no array's elements
+        const uint32_t exponent = __builtin_bit_cast(uint32_t, whole) << 23;
+        const float y = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, part) + exponent);
+        const float kept = x[i] >= kExpFloor ? y : x[i]; // NaN stays NaN
+        x[i] = x[i] < kExpFloor ? 0.0F : kept;
+    }
+}
+
 // The factors of a block's partial and the running partial in a merge. Before the first visible
 // block, (m, l, o) is (-infinity, 0, 0), for which merging equals initialising exactly.
 struct Merged {
@@ -107,7 +142,9 @@ struct Merged {
 };
 __device__ inline Merged merge_maxima(float running, float of_block) {
     const float maximum = of_block > running ? of_block : running;
-    return {maximum, exp(add(running, -maximum)), exp(add(of_block, -maximum))};
+    float factors[2] = {add(running, -maximum), add(of_block, -maximum)};
+    exp_below(factors);
+    return {maximum, factors[0], factors[1]};
 }
 // No result is tiny: sums are at least 1 (or NaN), and exp is 0 or above 2^-126.
 __device__ inline float merge_sums(float running, float of_block, const Merged &by) {

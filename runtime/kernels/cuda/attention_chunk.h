@@ -47,21 +47,6 @@ __device__ inline void add_piece(Least &least, const uint4 &eight) {
     }
 }
 
-// exp (C3) of a number that is not positive, or NaN, without branches.
-__device__ inline float exp_below(float x) {
-    constexpr float kCoefficients[] = {1.0F,           1.0F,           0x1.fffffcp-2F,
-                                       0x1.555490p-3F, 0x1.5558f4p-5F, 0x1.123a68p-7F,
-                                       0x1.6a235ep-10F};
-    const float shifted = fma(x, 0x1.715476p+0F, 0x1.8p+23F);
-    const float n = add(shifted, -0x1.8p+23F);
-    const float r = fma(n, -0x1.7f7d1cp-20F, fma(n, -0x1.62e4p-1F, x));
-    const float power = polynomial(kCoefficients, r);
-    const float y = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, power) +
-                                                  (__builtin_bit_cast(uint32_t, shifted) << 23));
-    const float kept = x >= kExpFloor ? y : x; // NaN stays NaN
-    return x < kExpFloor ? 0.0F : kept;
-}
-
 // A lane's numbers of each of its team's queries: of 8 slots, or of 8 columns.
 template <unsigned kRows> using Sums = float[kRows][8];
 
@@ -138,19 +123,24 @@ __device__ inline bool are_tiny(uint32_t right, uint32_t left) {
     return Least{right}.exponent() + Least{left}.exponent() < kSafeExponents;
 }
 
-// Bit 8 j of a half is the lane's slot j.
-__device__ inline bool is_visible(unsigned j, uint32_t low, uint32_t high) {
-    return ((j < 4 ? low : high) >> j % 4 * 8 & 1U) != 0;
-}
+// The smallest magnitudes in a merge. A branch for each of its numbers took longer than the merge.
+struct Smallest {
+    float before = __builtin_inff(), result = __builtin_inff(); // NaN never wins
 
-// Returns o merged with a page's share of it. One of the factors is 1, so that only the product
-// with the other can be tiny, and not where that is 0. `exact` becomes false if one may be.
-__device__ inline float merged(float o, float share, float alpha, float beta, bool &exact) {
-    const float before = mul(o, alpha);
-    const float result = fma(share, beta, before);
-    exact = exact && !((alpha != 1.0F && alpha != 0.0F && unsettled(before)) ||
-                       (beta != 1.0F && beta != 0.0F && unsettled(result)));
-    return result;
-}
+    // Returns o merged with a page's share of it.
+    __device__ float merged(float o, float share, float alpha, float beta) {
+        const float product = mul(o, alpha), sum = fma(share, beta, product);
+        before = __builtin_fminf(before, __builtin_fabsf(product));
+        result = __builtin_fminf(result, __builtin_fabsf(sum));
+        return sum;
+    }
+    // Reports whether all of them are the contract's. One of the factors is 1, so that only the
+    // product with the other can be tiny, and not where that is 0.
+    __device__ bool exact(float alpha, float beta) const {
+        const bool shrunk = (alpha != 1.0F) & (alpha != 0.0F),
+                   small = (beta != 1.0F) & (beta != 0.0F);
+        return !((shrunk & unsettled(before)) | (small & unsettled(result)));
+    }
+};
 
 } // namespace stasis::kernels::device

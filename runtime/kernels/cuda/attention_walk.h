@@ -25,13 +25,13 @@ struct Walk {
     uint64_t held = 0, seen = 0,
              next_held = 0; // slots that are not evicted; those that any query sees
     unsigned chunk = 0;
+    bool ended = false;
 
     __device__ void begin() {
         block = all.low / kSlots - 1;
         load_next();
         go_to_page();
     }
-    __device__ bool ended() const { return block > all.high / kSlots; }
     __device__ bool at_keys() const { return chunk < key_chunks; }
     __device__ unsigned term() const { return chunk * kTerms; }
     __device__ unsigned column() const { return (chunk - key_chunks) / 2 * kColumns; }
@@ -68,7 +68,8 @@ struct Walk {
             page = next_page, held = next_held;
             seen = slots_of(all.low, all.high, block) & held;
             load_next();
-        } while (!ended() && (seen == 0 || page == nullptr)); // evicted whole
+            ended = block > all.high / kSlots;
+        } while (!ended && (seen == 0 || page == nullptr)); // evicted whole
     }
 };
 
