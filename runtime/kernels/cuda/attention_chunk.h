@@ -47,6 +47,26 @@ __device__ inline void add_piece(Least &least, const uint4 &eight) {
     }
 }
 
+// Of a chunk: its buffer of two, and its place among `left` of State.
+struct Turn {
+    unsigned buffer = 0, third = 0;
+
+    __device__ unsigned before() const { return third == 0 ? 2 : third - 1; }
+    __device__ void advance() {
+        buffer ^= 1U;
+        third = third == 2 ? 0 : third + 1;
+    }
+};
+
+// The slots of the present page that a query sees.
+struct Visible {
+    uint32_t low, high; // the lane's: bit 8 j of a half is its slot j
+    bool any;           // of the page's slots
+};
+__device__ inline bool seen(const Visible &visible, unsigned j) {
+    return ((j < 4 ? visible.low : visible.high) >> j % 4 * 8 & 1U) != 0;
+}
+
 // A lane's numbers of each of its team's queries: of 8 slots, or of 8 columns.
 template <unsigned kRows> using Sums = float[kRows][8];
 

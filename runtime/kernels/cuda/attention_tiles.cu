@@ -54,16 +54,6 @@ template <unsigned kRows> struct Queries {
     struct Pieces {
         uint4 left[kLeftPieces], right[kRightPieces];
     };
-    // Of a chunk: its buffer of two, and its place among `left` of State.
-    struct Turn {
-        unsigned buffer = 0, third = 0;
-
-        __device__ unsigned before() const { return third == 0 ? 2 : third - 1; }
-        __device__ void advance() {
-            buffer ^= 1U;
-            third = third == 2 ? 0 : third + 1;
-        }
-    };
     struct Running {
         float maximum[kRows], sum[kRows];
         float alpha[kRows], beta[kRows]; // factors to merge the present page
@@ -221,14 +211,6 @@ template <unsigned kRows> struct Queries {
             total);
     }
 
-    // The slots of the present page that a query sees.
-    struct Visible {
-        uint32_t low, high; // the lane's: bit 8 j of a half is its slot j
-        bool any;           // of the page's slots
-    };
-    static __device__ bool seen(const Visible &visible, unsigned j) {
-        return ((j < 4 ? visible.low : visible.high) >> j % 4 * 8 & 1U) != 0;
-    }
     __device__ Visible visible_to(const Walk &walk, unsigned query) const {
         uint64_t mask = visible_slots(state.position[query], task.window, walk.block);
         mask = query < count ? mask & walk.held : 0;
