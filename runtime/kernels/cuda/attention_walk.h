@@ -25,7 +25,7 @@ struct Walk {
     uint64_t held = 0, seen = 0,
              next_held = 0; // slots that are not evicted; those that any query sees
     unsigned chunk = 0;
-    bool ended = false;
+    bool ended = false; // kept: each chunk asks, and `all` is in shared memory
 
     __device__ void begin() {
         block = all.low / kSlots - 1;
