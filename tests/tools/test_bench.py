@@ -96,6 +96,24 @@ class Bench(CommandTest):
         self.assertIn("read", rows)
         self.assertEqual(rows[-3:], ["result", "pp512", "fork@64"])
 
+    def test_turns(self):
+        """One answer for each line, as soon as it is asked; what lies before stays."""
+        with subprocess.Popen([command(), "bench", LLAMA, "--turns", "--repetitions", "1"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            for line, names in (("tg128@1024", ["tg128@1024"]),
+                                ("tg128,tg128@1024", ["tg128", "tg128@1024", "added@1024"]),
+                                ("tg128@1024", ["tg128@1024"])):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                report = json.loads(process.stdout.readline())
+                self.assertEqual([result["name"] for result in report["results"]], names)
+            out, message = process.communicate("pp512,tg7\npp512\n", timeout=60)
+        self.assertEqual((process.returncode, out), (2, ""))
+        self.assertRegex(message, r"\Astasis: [^\n]*'tg7' is not one of [^\n]+\n\Z")
+        self.assertEqual(self.ok("bench", GEMMA, "--turns"), "")
+        self.refused("bench", GEMMA, "--turns", "--only", "pp512", names=["--turns", "--only"])
+
     def test_refusals(self):
         self.refused("bench", names=["MODEL"])
         self.refused("bench", self.path("none"), names=["none"])

@@ -16,28 +16,30 @@ import compare  # the script's own, as it finds it
 import gguf
 import quiet
 
-# Logs how it was called, and prints what the test has listed for calls of this name, one after the
-# other.
+# Logs each turn with how it was called, and answers with what the test has listed for turns of this
+# name, one after the other.
 STAND_IN = """#!/usr/bin/env python3
-import json, pathlib, sys
+import json, os, pathlib, sys
 folder, words = pathlib.Path(__file__).parent, sys.argv[1:]
 if words[0] == "info":
     print(json.dumps({"context": 2048}))
     sys.exit()
-name = "stasis" if words[0] == "bench" else words[words.index("-fa") + 1]
-with open(folder / "log", "a+") as log:
-    log.seek(0)
-    before = [json.loads(line)[0] for line in log].count(name)
-    log.write(json.dumps([name, words]) + "\\n")
-value = json.loads((folder / "values").read_text())[name][before]
-if name == "stasis":
-    figure = words[words.index("--only") + 1]
-    result = {"name": figure, "median": value[0], "min": value[0], "max": value[0],
-              "unit": "tokens/s", "bytes_per_s": 1e9 * value[0], "ceiling": "read",
-              "share": value[1]}
-    print(json.dumps({"machine": "Some CPU, 2 cores", "kernels": "amx", "results": [result]}))
-else:
-    print(json.dumps([{"build_commit": "abc123", "samples_ts": [value]}]))
+name = "stasis" if words[0] == "bench" else words[2]
+for line in sys.stdin:
+    with open(folder / "log", "a+") as log:
+        log.seek(0)
+        before = [json.loads(line)[0] for line in log].count(name)
+        log.write(json.dumps([name, words, line.strip(), os.getpid()]) + "\\n")
+    value = json.loads((folder / "values").read_text())[name][before]
+    if value is None:
+        sys.exit("it broke")
+    if name == "stasis":
+        result = {"name": line.strip(), "median": value[0], "min": value[0], "max": value[0],
+                  "unit": "tokens/s", "bytes_per_s": 1e9 * value[0], "ceiling": "read",
+                  "share": value[1]}
+        value = {"machine": "Some CPU, 2 cores", "kernels": "amx", "model": words[1],
+                 "results": [result]}
+    print(json.dumps(value), flush=True)
 """
 # Prints one line of `handovers` after the other.
 HANDOVER = """#!/usr/bin/env python3
@@ -73,7 +75,7 @@ class StandInStat:
 class Peer(CommandTest):
     def setUp(self):
         super().setUp()
-        programs = {"stasis": STAND_IN, "llama-bench": STAND_IN, "handover": HANDOVER}
+        programs = {"stasis": STAND_IN, "speed": STAND_IN, "handover": HANDOVER}
         for name, text in programs.items():
             program = self.folder / name
             program.write_text(text, encoding="utf-8")
@@ -89,8 +91,8 @@ class Peer(CommandTest):
         """Returns (exit status or message, stdout, pauses) of a comparison of one figure."""
         words = ["compare.py", self.path("model.gguf"), "--threads", "2", "--only", "tg128",
                  "--repetitions", str(repetitions), "--stasis", self.path("stasis"), "--peer",
-                 self.path("llama-bench"), "--version", "llama_cpp_python-1.2.3", "--commit",
-                 "c0ffee", "--cache", str(self.folder), *options]
+                 self.path("speed"), "--version", "llama_cpp_python-1.2.3", "--commit", "c0ffee",
+                 "--cache", str(self.folder), *options]
         out, code = io.StringIO(), 0
         with mock.patch.object(quiet, "now", stat or StandInStat()), \
                 mock.patch.object(quiet.time, "sleep") as sleep, \
@@ -106,19 +108,41 @@ class Peer(CommandTest):
         return [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
 
     def order(self):
-        return [name for name, _ in self.calls()]
+        return [name for name, *_ in self.calls()]
 
     def test_programs_take_turns_within_each_repetition(self):
         self.assertEqual(self.compare()[0], 0)
         self.assertEqual(self.order(), ["stasis", "0", "1", "1", "0", "stasis", "stasis", "0", "1"])
-        for name, words in self.calls():
-            text = " ".join(words)
-            self.assertIn("--repetitions 1" if name == "stasis" else "-r 1 ", text)
-            self.assertIn("--only tg128" if name == "stasis" else "-p 0 -n 128 -d 0 ", text)
+        model = self.path("model.gguf")
+        for name, words, line, _ in self.calls():
+            if name == "stasis":
+                self.assertEqual(words, ["bench", model, "--turns", "--repetitions", "1",
+                                         "--threads", "2"])
+            else:
+                self.assertEqual(words, [model, "2", name])
+            self.assertEqual(line, "tg128" if name == "stasis" else "0 128 0")
+
+    def test_a_model_stays_open_for_all_figures(self):
+        self.values({name: 3 * values for name, values in VALUES.items()})
+        self.assertEqual(self.compare("--only", "tg128,pp512,tg128@1024", repetitions=1)[0], 0)
+        self.assertEqual([line for name, _, line, _ in self.calls() if name != "1"],
+                         ["tg128", "0 128 0", "pp512", "512 0 0", "tg128@1024", "0 128 1024"])
+        self.assertEqual(len({process for *_, process in self.calls()}), 3)
+        code, text, _ = self.compare("--only", "tg128@4096", repetitions=1)
+        self.assertEqual((code, text), ("bench_peer: nothing to measure", ""))
+
+    def test_a_program_that_ends(self):
+        for name in VALUES:
+            (self.folder / "log").write_text("")
+            self.values({**VALUES, name: [None]})
+            code, text, _ = self.compare()
+            self.assertEqual(text, "")
+            program = self.path("stasis" if name == "stasis" else "speed")
+            self.assertEqual(code, f"bench_peer: {program} ended with 1:\nit broke\n")
 
     def test_copied_weights(self):
         self.assertEqual(self.compare("--copy-weights", repetitions=1)[0], 0)
-        self.assertEqual([name for name, words in self.calls() if "--copy-weights" in words],
+        self.assertEqual([name for name, words, *_ in self.calls() if "--copy-weights" in words],
                          ["stasis"])
 
     def test_table(self):
@@ -128,7 +152,7 @@ class Peer(CommandTest):
         code, text, _ = self.compare(stat=stat)
         self.assertEqual(code, 0)
         lines = text.split("\n")
-        for part in "Some CPU, 2 cores", "stasis c0ffee", "amx", "1.2.3", "abc123":
+        for part in "Some CPU, 2 cores", "stasis c0ffee", "amx", "llama_cpp_python-1.2.3":
             self.assertIn(part, lines[0])
         self.assertRegex(lines[0], r" 20\d\d-\d\d-\d\d;")
         self.assertIn("Repetitions: 3,", lines[1])
@@ -183,7 +207,7 @@ class Peer(CommandTest):
                   "quiet.LIMIT, quiet.PAUSE_SECONDS = -1, 0; compare.main()")
         done = subprocess.run(
             [sys.executable, "-c", script, str(ROOT / "tools/peer"), self.path("model.gguf"),
-             "--stasis", self.path("stasis"), "--peer", self.path("llama-bench"), "--version", "1",
+             "--stasis", self.path("stasis"), "--peer", self.path("speed"), "--version", "1",
              "--commit", "c0ffee", "--cache", str(self.folder)],
             capture_output=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (1, b""))
@@ -232,18 +256,19 @@ class Peer(CommandTest):
         for was, other, part in (
                 ("c0ffee", "facade", "commit: facade in place of c0ffee"),
                 ("Some CPU", "Another CPU", "machine: Another CPU, 2 cores in place of Some CPU"),
-                ("abc123", "abc124", "llama.cpp: abc124 in place of abc123")):
+                ("1.2.3", "1.2.4", "llama.cpp: llama_cpp_python-1.2.4 in place of "
+                                   "llama_cpp_python-1.2.3")):
             path.write_text(line.replace(was, other))
             self.values({name: 20 * values for name, values in VALUES.items()})
             code, text, _ = self.compare(*rows, "--threads", "1")
             self.assertEqual((text, path.read_text()), ("", line.replace(was, other)))
             self.assertIn(f"rows of another {part}", code)
-            # A commit is known before anything is measured.
-            self.assertEqual(len(self.calls()) - calls, 0 if was == "c0ffee" else 9)
+            # The programs are known before anything is measured.
+            self.assertEqual(len(self.calls()) - calls, 9 if was == "Some CPU" else 0)
             calls = len(self.calls())
         for wrong in ("{", "3", "{}", line[:90], line.replace('"peers"', '"others"'),
                       '{"model": "m", "threads": 1, "figure": "f", "date": "d", '
-                      '"commit": "c", "repetitions": []}'):
+                      '"commit": "c", "peer": "p", "repetitions": []}'):
             path.write_text(line + wrong.strip() + "\n")
             code, text, _ = self.compare(*rows, "--threads", "1")
             self.assertEqual((text, code), ("", f"bench_peer: {path}, line 2: this is not a row"))
@@ -323,6 +348,17 @@ class Peer(CommandTest):
         self.assertEqual(quiet.load_between(*2 * [quiet.Moment(9, 1, 1, 1)]), (0.0, 0.0))
 
     def test_processor_time_of_children_is_the_benchmarks_own(self):
+        """Of one that is running, whatever its name, and of one that has ended."""
+        script = ("import pathlib, sys, time\n"
+                  "pathlib.Path('/proc/self/comm').write_text('a) S 1 (')\n"
+                  "while time.process_time() < 0.2: pass\nprint(flush=True)\nsys.stdin.read()")
+        before = quiet.now()
+        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as running:
+            running.stdout.readline()
+            after = quiet.now()
+        self.assertGreaterEqual(after.own - before.own, 0.19)
+        self.assertLess(after.own - before.own, 2)
         before = quiet.now()
         subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"],
                        check=True, timeout=60)

@@ -1,6 +1,8 @@
 // stasis bench: how fast a model runs here, and how near that comes to what the machine can do.
 #include <filesystem>
+#include <iostream>
 #include <memory>
+#include <sstream>
 
 #include "tools/bench/tasks.h"
 #include "tools/cli/commands.h"
@@ -15,7 +17,44 @@ struct BenchChoice {
     unsigned repetitions = 5;
     std::string draft;
     bool json = false;
+    bool turns = false;
 };
+
+std::vector<std::string> names_of(const std::string &line) {
+    std::vector<std::string> names;
+    std::istringstream words(line);
+    for (std::string name; std::getline(words, name, ',');) {
+        names.push_back(name);
+    }
+    return names;
+}
+
+void report(bench::Bench &bench, const std::vector<std::string> &names, bool json) {
+    bench.results.clear();
+    bench::run_tasks(bench, names);
+    const bench::Report report{bench.choice.path,  bench.info.kernels,    bench.info.device,
+                               bench.info.profile, bench::machine_text(), bench.info.threads,
+                               bench.meter.best(), bench.results};
+    if (json) {
+        print_json(to_json(report));
+    } else {
+        print(to_text(report));
+    }
+}
+
+// What lies before a figure is kept from line to line, so that another program's turn in between
+// costs nothing but its own time.
+void take_turns(bench::Bench &bench) {
+    for (std::string line; std::getline(std::cin, line);) {
+        const std::vector<std::string> names = names_of(line);
+        bench::check_names(names);
+        bench::check_room(names, bench.info.context);
+        report(bench, names, true);
+    }
+    if (std::cin.bad()) {
+        throw Failure("standard input cannot be read");
+    }
+}
 
 int run_bench(const BenchChoice &choice) {
     bench::check_names(choice.only);
@@ -34,13 +73,10 @@ int run_bench(const BenchChoice &choice) {
     bench::Bench bench{choice.model,       model.get(),        info, matrices,
                        choice.repetitions, interrupt.handle(), meter};
     bench.draft = choice.draft;
-    bench::run_tasks(bench, choice.only);
-    const bench::Report report{choice.model.path,     info.kernels, info.device,  info.profile,
-                               bench::machine_text(), info.threads, meter.best(), bench.results};
-    if (choice.json) {
-        print_json(to_json(report));
+    if (choice.turns) {
+        take_turns(bench);
     } else {
-        print(to_text(report));
+        report(bench, choice.only, choice.json);
     }
     return 0;
 }
@@ -56,9 +92,10 @@ void add_bench(CLI::App &app, int &exit_code) {
                       "load@) unless --only names them:\n  " +
                       bench::task_names() + "\ntools/BENCHMARKS.md says what each means.\n");
     add_model(*bench_app, choice->model);
-    bench_app->add_option("--only", choice->only, "these figures, separated by commas")
-        ->delimiter(',')
-        ->allow_extra_args(false);
+    CLI::Option *only =
+        bench_app->add_option("--only", choice->only, "these figures, separated by commas")
+            ->delimiter(',')
+            ->allow_extra_args(false);
     add_path(*bench_app, "--draft", choice->draft, "the draft model of draft_repeat, draft_drawn")
         ->type_name("MODEL");
     add_number<unsigned>(*bench_app, "--repetitions", choice->repetitions,
@@ -66,6 +103,11 @@ void add_bench(CLI::App &app, int &exit_code) {
                          {1, 1000, "a whole number from 1 to 1000"});
     add_compute_options(*bench_app, choice->model);
     bench_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    bench_app
+        ->add_flag("--turns", choice->turns,
+                   "for each line of stdin, which names figures as --only does, measure them and "
+                   "print one JSON object, with the model open in between")
+        ->excludes(only);
     bench_app->callback([=, &exit_code] { exit_code = run_bench(*choice); });
 }
 

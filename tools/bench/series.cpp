@@ -15,12 +15,14 @@ Against of_meter(const Bench &bench, const std::string &ceiling) {
     return {ceiling, [&meter = bench.meter, ceiling] { return meter.now(ceiling); }};
 }
 
-Series repeat(const Bench &bench, const std::string &name, const Against &against,
+Series repeat(Bench &bench, const std::string &name, const Against &against,
               const std::function<double(bool warm_up)> &once) {
     Series series{against.ceiling, {}, {}};
     Progress progress(name);
     const auto now = [&] { return against.ceiling.empty() ? 0 : against.now(); };
-    once(true);
+    if (bench.warm.insert(name).second) {
+        once(true);
+    }
     for (double before = now(); series.values.size() < bench.repetitions;) {
         Progress::report(&progress, series.values.size(), bench.repetitions);
         series.values.push_back(once(false));

@@ -27,9 +27,9 @@ struct Series {
     std::vector<double> values, ceilings; // of each repetition
 };
 
-// `once(warm_up)` gives one value. Before them it is called to warm up. The machine's speed changes
-// from second to second, so the ceiling is measured before and after each.
-Series repeat(const Bench &bench, const std::string &name, const Against &against,
+// `once(warm_up)` gives one value. Before a figure's first it is called to warm up. The machine's
+// speed changes from second to second, so the ceiling is measured before and after each.
+Series repeat(Bench &bench, const std::string &name, const Against &against,
               const std::function<double(bool warm_up)> &once);
 
 Result &add(Bench &bench, const std::string &name, const std::vector<double> &values,

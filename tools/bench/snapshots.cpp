@@ -59,7 +59,7 @@ Against plainly(const Bench &bench, const char *ceiling, const char *how, double
             }};
 }
 
-Series save_series(const Bench &bench, const std::string &name, const Against &against,
+Series save_series(Bench &bench, const std::string &name, const Against &against,
                    const Session &session, const std::string &path, uint32_t codec) {
     return repeat(bench, name, against, [&](bool) {
         const Stopwatch watch;
@@ -68,7 +68,7 @@ Series save_series(const Bench &bench, const std::string &name, const Against &a
     });
 }
 
-Series load_series(const Bench &bench, const std::string &name, const Against &against,
+Series load_series(Bench &bench, const std::string &name, const Against &against,
                    const std::string &path) {
     return repeat(bench, name, against, [&](bool) {
         const Stopwatch watch;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Bench {
     ceilings::Meter &meter;
     std::vector<stasis_token> tokens{}; // random ones, to append
     std::map<uint64_t, Session> live{}; // by position; forked, never changed
+    std::set<std::string> warm{};       // figures that have run once
     std::vector<Result> results{};
     std::string draft{}; // path of a draft model
 };

@@ -1,6 +1,7 @@
 # Times the same models with stasis and with llama.cpp, repetition by repetition in turn, and prints
 # one Markdown table. Called by tools/bench_peer, which builds both. Usage: compare.py --help.
 import argparse
+import contextlib
 import datetime
 import functools
 import json
@@ -11,7 +12,8 @@ import sys
 
 import gguf
 import quiet
-from rows import Repetition, Rows, Run, llama_of
+import turns
+from rows import Repetition, Rows, Run
 
 FIGURES = {"pp512": (512, 0, 0), "tg128": (0, 128, 0), "tg128@1024": (0, 128, 1024),
            "tg128@4096": (0, 128, 4096), "tg128@16384": (0, 128, 16384)}
@@ -32,24 +34,24 @@ def run_json(command):
     return json.loads(done.stdout)
 
 
-def run_stasis(command, model, figure, threads, options):
-    return run_json([command, "bench", model, "--json", "--threads", threads, "--only", figure,
-                     "--repetitions", 1, *options])
-
-
-def run_peer(command, model, figure, threads, flash):
-    prompt, generated, depth = FIGURES[figure]
-    return run_json([command, "-m", model, "-t", threads, "-p", prompt, "-n", generated, "-d",
-                     depth, "-fa", flash, "-r", 1, "-o", "json"])[0]
-
-
-def measure(arguments, model, figure, threads):
-    """Returns the repetitions of one row. Every second one runs the programs in reverse order."""
-    programs = {"stasis": functools.partial(run_stasis, arguments.stasis, model, figure, threads,
-                                            ["--copy-weights"] * arguments.copy_weights)}
+@contextlib.contextmanager
+def opened(arguments, model, threads):
+    """The programs by name, both with the model open: "stasis", and llama.cpp by flash mode."""
+    commands = {"stasis": [arguments.stasis, "bench", model, "--turns", "--repetitions", 1,
+                           "--threads", threads, *["--copy-weights"] * arguments.copy_weights]}
     for flash in arguments.flash:
-        programs[flash] = functools.partial(run_peer, arguments.peer, model, figure, threads,
-                                            flash)
+        commands[flash] = [arguments.peer, model, threads, flash]
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(turns.Program(command))
+               for name, command in commands.items()}
+
+
+def measure(arguments, opened_programs, figure, threads):
+    """Returns the repetitions of one row. Every second one runs the programs in reverse order."""
+    lines = {name: figure if name == "stasis" else " ".join(map(str, FIGURES[figure]))
+             for name in opened_programs}
+    programs = {name: functools.partial(program.ask, lines[name])
+                for name, program in opened_programs.items()}
     # One thread does not feel where another processor is.
     measured = quiet.no_handover
     if threads > 1 and arguments.handover is not None:
@@ -58,7 +60,9 @@ def measure(arguments, model, figure, threads):
     for number in range(arguments.repetitions):
         order = list(programs) if number % 2 == 0 else list(reversed(programs))
         outputs, load, handover = quiet.run(programs, order, arguments.allow_busy, measured, places)
-        repetitions.append(Repetition(outputs.pop("stasis"), outputs, load, handover))
+        report = {name: value for name, value in outputs.pop("stasis").items()
+                  if name in ("machine", "kernels", "results")}
+        repetitions.append(Repetition(report, outputs, load, handover))
     return repetitions
 
 
@@ -75,8 +79,7 @@ def cell(values, digits=1):
 def row_of(run, flashes):
     results = [result_of(run, each) for each in run.repetitions]
     ours = [result["median"] for result in results]
-    theirs = {flash: [statistics.median(each.peers[flash]["samples_ts"])
-                      for each in run.repetitions] for flash in flashes}
+    theirs = {flash: [each.peers[flash] for each in run.repetitions] for flash in flashes}
     better = max(theirs.values(), key=statistics.median)
     ratios = [mine / other for mine, other in zip(ours, better)]
     share = statistics.median(result["share"] for result in results)
@@ -111,7 +114,7 @@ def span(values, between="-"):
     return between.join(map(str, sorted({min(values), max(values)})))
 
 
-def header_of(runs, version):
+def header_of(runs):
     """Returns the lines over the table: machine, date, programs, repetitions, load."""
     first = runs[0].repetitions[0]
     loads = [each.load for run in runs for each in run.repetitions]
@@ -120,7 +123,7 @@ def header_of(runs, version):
     counts = [len(run.repetitions) for run in runs]
     dates = span([run.date for run in runs], " to ")
     lines = [f"{first.stasis['machine']}; {dates}; stasis {runs[0].commit} with "
-             f"{first.stasis['kernels']} kernels, llama.cpp of {version} ({llama_of(runs[0])}).",
+             f"{first.stasis['kernels']} kernels, llama.cpp of {runs[0].peer}.",
              f"Repetitions: {span(counts)}, both programs in turn in each; tokens per second and "
              "ratio within a repetition, median (range).",
              f"Of the processors' time in a repetition, {stolen} was stolen and other work took "
@@ -130,11 +133,11 @@ def header_of(runs, version):
     return lines
 
 
-def table(runs, version):
+def table(runs):
     """Returns Markdown. The ratio is to that mode of llama.cpp which has the greater median."""
     flashes = list(runs[0].repetitions[0].peers)
     names = " | ".join("llama.cpp" + (", flash attention" if flash else "") for flash in flashes)
-    lines = [*header_of(runs, version), "",
+    lines = [*header_of(runs), "",
              f"| model | threads | figure | stasis | {names} | ratio | share of the ceiling | "
              "handover, ns |",
              f"|{'---|' * (7 + len(flashes))}", *[row_of(run, flashes) for run in runs], "",
@@ -187,7 +190,7 @@ def parse_arguments():
                         help="stasis copies the weights: those of bf16 take 12 bits")
     parser.add_argument("--only", default="", help=f"of {', '.join(FIGURES)}")
     parser.add_argument("--repetitions", type=int, default=5,
-                        help="each opens the model anew in every program (default: 5)")
+                        help="in each, every program measures once (default: 5)")
     parser.add_argument("--rows", type=pathlib.Path, metavar="FILE",
                         help="keep each row here when it is measured, measure none that is here, "
                              "leave those for which the machine is too busy, print all")
@@ -212,37 +215,41 @@ def parse_arguments():
     return arguments
 
 
-def wanted(arguments):
-    """(name, file, threads, figure) of every row that is asked for and possible."""
+def wanted(arguments, rows):
+    """(name, file, threads, figures) of the rows that are asked for, possible and not there yet."""
     for name, model in subjects_of(arguments):
+        name += ", copied" * arguments.copy_weights
         possible = figures_of(run_json([arguments.stasis, "info", model, "--json"])["context"])
         figures = arguments.only.split(",") if arguments.only else possible
         for threads in map(int, arguments.threads.split(",")):
-            for figure in filter(possible.__contains__, figures):
-                yield name + ", copied" * arguments.copy_weights, model, threads, figure
+            missing = [figure for figure in figures
+                       if figure in possible and not rows.has(name, threads, figure)]
+            if missing:
+                yield name, model, threads, missing
 
 
 def main():
     arguments = parse_arguments()
-    rows, left = Rows(arguments.rows, arguments.commit), []
-    for name, model, threads, figure in wanted(arguments):
-        if rows.has(name, threads, figure):
-            continue
-        try:
-            repetitions = measure(arguments, model, figure, threads)
-        except quiet.Busy as busy:
-            left.append(f"bench_peer: the machine is too busy to measure {figure} of {name}: "
-                        f"{busy}. --allow-busy measures nevertheless.")
-            if arguments.rows is None:
-                sys.exit(left[0])
-            print(left[-1], file=sys.stderr, flush=True)
-            continue
-        rows.add(Run(name, threads, figure, datetime.date.today().isoformat(), arguments.commit,
-                     repetitions))
+    rows, left = Rows(arguments.rows, arguments.commit, arguments.version), 0
+    for name, model, threads, figures in wanted(arguments, rows):
+        with opened(arguments, model, threads) as programs:
+            for figure in figures:
+                try:
+                    repetitions = measure(arguments, programs, figure, threads)
+                except quiet.Busy as busy:
+                    text = (f"bench_peer: the machine is too busy to measure {figure} of {name}: "
+                            f"{busy}. --allow-busy measures nevertheless.")
+                    if arguments.rows is None:
+                        sys.exit(text)
+                    print(text, file=sys.stderr, flush=True)
+                    left += 1
+                    continue
+                rows.add(Run(name, threads, figure, datetime.date.today().isoformat(),
+                             arguments.commit, arguments.version, repetitions))
     if rows.runs:
-        print(table(rows.runs, arguments.version), end="")
+        print(table(rows.runs), end="")
     if left:
-        sys.exit(f"bench_peer: {len(left)} rows are left: the same command measures them")
+        sys.exit(f"bench_peer: {left} rows are left: the same command measures them")
     if not rows.runs:
         sys.exit("bench_peer: nothing to measure")
 

@@ -22,7 +22,7 @@ class Moment(typing.NamedTuple):
     total: float
     working: float  # neither idle nor stolen
     stolen: float   # given to other guests by the hypervisor
-    own: float      # of this process and of those of its children that have ended
+    own: float      # of this process and its children
 
 
 class Load(typing.NamedTuple):
@@ -52,10 +52,21 @@ def times_of(text):
     return working + idle + waiting + stolen, working, stolen
 
 
+def seconds_of_child(text):
+    """Returns what a process has used, from the text of its /proc/PID/stat (proc(5)). The name, in
+    parentheses, may have spaces."""
+    user, system = text.rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def now():
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    running = pathlib.Path("/proc/thread-self/children").read_text(encoding="utf-8").split()
+    children = [pathlib.Path(f"/proc/{child}/stat").read_text(encoding="utf-8")
+                for child in running]
     return Moment(*times_of(pathlib.Path("/proc/stat").read_text(encoding="utf-8")),
-                  sum(each.ru_utime + each.ru_stime for each in used))
+                  sum(each.ru_utime + each.ru_stime for each in used) +
+                  sum(map(seconds_of_child, children)))
 
 
 def load_between(before, after):

@@ -9,8 +9,8 @@ import quiet
 
 
 class Repetition(typing.NamedTuple):
-    stasis: dict  # the report of `stasis bench`
-    peers: dict   # llama-bench's result, by flash mode
+    stasis: dict  # of the report of `stasis bench`: "machine", "kernels", "results"
+    peers: dict   # llama.cpp's tokens per second, by flash mode
     load: quiet.Load
     handover: float  # see quiet.Outputs
 
@@ -22,6 +22,7 @@ class Run(typing.NamedTuple):
     figure: str
     date: str  # YYYY-MM-DD
     commit: str  # of stasis
+    peer: str  # llama.cpp's package and version
     repetitions: list
 
 
@@ -32,12 +33,8 @@ def read_run(text):
     if not repetitions:
         raise ValueError("no repetition")
     return run._replace(repetitions=[
-        each._replace(peers={int(flash): result for flash, result in each.peers.items()},
+        each._replace(peers={int(flash): speed for flash, speed in each.peers.items()},
                       load=quiet.Load(*each.load)) for each in repetitions])
-
-
-def llama_of(run):
-    return next(iter(run.repetitions[0].peers.values()))["build_commit"]
 
 
 def line_of(run):
@@ -46,10 +43,11 @@ def line_of(run):
 
 
 class Rows:
-    """In the order in which they were measured. `path`: the file, or None. `commit`: of stasis."""
+    """In the order in which they were measured. `path`: the file, or None. `commit`: of stasis.
+    `peer`: llama.cpp's package and version."""
 
-    def __init__(self, path, commit):
-        """Ends with 1 if the file holds something else, or rows of another commit."""
+    def __init__(self, path, commit, peer):
+        """Ends with 1 if the file holds something else, or rows of another program."""
         self.path, self.runs = path, []
         if path is not None and path.exists():
             for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -58,6 +56,7 @@ class Rows:
                 except (ValueError, TypeError, KeyError, AttributeError):
                     sys.exit(f"bench_peer: {path}, line {number}: this is not a row")
         self.check("commit", lambda run: run.commit, commit)
+        self.check("llama.cpp", lambda run: run.peer, peer)
 
     def check(self, name, of, value):
         if self.runs and of(self.runs[0]) != value:
@@ -70,8 +69,7 @@ class Rows:
     def add(self, run):
         """Ends with 1 if the file's rows were measured otherwise."""
         for name, of in (("machine", lambda run: run.repetitions[0].stasis["machine"]),
-                         ("choice of --flash", lambda run: [*run.repetitions[0].peers]),
-                         ("llama.cpp", llama_of)):
+                         ("choice of --flash", lambda run: [*run.repetitions[0].peers])):
             self.check(name, of, of(run))
         self.runs.append(run)
         if self.path is not None:
