@@ -4,6 +4,7 @@
 #include "runtime/compute/device/backend.h"
 
 #include <algorithm>
+#include <cassert>
 #include <initializer_list>
 
 #include "runtime/compute/backend.h"
@@ -98,6 +99,9 @@ void residual_on_device(Pass &pass, After after, size_t layer) {
         task.wide = on.wide;
         task.post_norm = layers[layer].post_mlp_norm;
         task.norm = last ? on.model.final_norm : layers[layer + 1].attention_norm;
+        break;
+    case After::inputs:
+        assert(false && "models with inputs of layers are computed by the CPU alone");
         break;
     }
 
