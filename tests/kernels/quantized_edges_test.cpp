@@ -45,7 +45,8 @@ TEST_CASE("matmul_quantized: shapes around every group and tile, nothing outside
     const FloatEnvironment environment;
     Numbers numbers(11);
     for (const Quant type : kTypes) {
-        for (const size_t rows : {1, 2, 3, 4, 5, 8, 9, 12, 13, 15, 16, 17, 32, 33, 48, 49}) {
+        for (const size_t rows :
+             {1, 2, 3, 4, 5, 8, 9, 12, 13, 15, 16, 17, 24, 25, 32, 33, 48, 49}) {
             const size_t outputs = 1 + numbers.below(33);
             const size_t blocks = 1 + numbers.below(5);
             check(random_product(numbers, type, rows, outputs, blocks), kEdges[numbers.below(2)]);
@@ -65,6 +66,15 @@ TEST_CASE("matmul_quantized: more blocks than a table keeps together") {
             check(random_product(numbers, type, 17, 17, many), Edge::back);
             check(random_product(numbers, type, 6, 3, many), Edge::back);
         }
+    }
+}
+
+TEST_CASE("matmul_quantized: more rows than stay in a cache together") {
+    const FloatEnvironment environment;
+    Numbers numbers(15);
+    for (const Quant type : {Quant::q8_0, Quant::q5_1, Quant::q4_k, Quant::q6_k}) {
+        const size_t blocks = size_t{16} * 1024 / quant_block(type).elements;
+        check(random_product(numbers, type, 40, 17, blocks), Edge::back);
     }
 }
 

@@ -33,6 +33,10 @@ struct Avx512Integers : Avx512 {
     static Words dot_pairs_broadcast(Words sum, Words a, const int16_t *two) {
         return dot_pairs(sum, a, broadcast(reinterpret_cast<const uint32_t *>(two)));
     }
+    // x * 2^shift for all lanes.
+    template <int shift> static Words shifted(const int32_t *x) {
+        return (Words)((Ints)broadcast(reinterpret_cast<const uint32_t *>(x)) << shift);
+    }
     static Floats convert(Words x) { return _mm512_cvtepi32_ps(x); }
     static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
     static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }

@@ -22,6 +22,11 @@ struct Avx512Vnni : Avx512Integers {
             : "v"(a), "m"(*reinterpret_cast<const uint32_t *>(two)));
         return sum;
     }
+    template <int shift> static Words shifted(const int32_t *x) {
+        Words product;
+        asm("vpslld %2, %1%{1to16%}, %0" : "=v"(product) : "m"(*x), "i"(shift));
+        return product;
+    }
     static Words dot_pairs(Words sum, Words a, Words b) { return _mm512_dpwssd_epi32(sum, a, b); }
 };
 

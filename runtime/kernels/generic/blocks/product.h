@@ -108,7 +108,7 @@ template <typename V, Quant type, size_t rows> struct StripTile {
         unroll<rows>([&]<size_t r>() {
             sum[r] = (Words)Ints{};
             if constexpr (Block::kShift >= 0) {
-                sum[r] = (Words)((Ints)word(&sums[r].negative) << Block::kShift);
+                sum[r] = V::template shifted<Block::kShift>(&sums[r].negative);
             }
         });
         dot<0, 8>(w, x.integers(entry), sum);
@@ -171,39 +171,44 @@ template <typename V, Quant type, size_t rows> struct StripTile {
         }
     }
 
+    // Each block meets `groups` times `rows` rows before the next one.
+    template <size_t groups>
     [[gnu::flatten]] void multiply(size_t row, const uint8_t *strip, Ahead ahead,
-                                   float (&y)[rows][kStripOutputs]) const {
+                                   float (&y)[groups * rows][kStripOutputs]) const {
         constexpr size_t kBytes = Block::kShape.bytes;
-        Floats total[kParts][rows];
-        unroll<kParts * rows>([&]<size_t i>() { total[i / rows][i % rows] = V::zero(); });
+        Floats total[kParts * groups][rows];
+        unroll<kParts * groups * rows>([&]<size_t i>() { total[i / rows][i % rows] = V::zero(); });
         for (size_t block = 0; block < x.blocks; ++block, strip += kBytes) {
             fetch_ahead<kBytes>(strip, ahead);
             const size_t entry = x.entry(row, block);
-            unroll<kParts>([&]<size_t part>() {
-                const Block w(strip, part);
+            unroll<kParts * groups>([&]<size_t i>() {
+                const Block w(strip, i / groups);
                 if constexpr (kElements == 32) {
-                    simple(w, entry, total[part]);
+                    simple(w, entry + i % groups * rows, total[i]);
                 } else {
-                    scaled(w, entry, total[part]);
+                    scaled(w, entry + i % groups * rows, total[i]);
                 }
             });
         }
-        unroll<kParts * rows>([&]<size_t i>() {
-            V::store_floats(y[i % rows] + i / rows * V::kLanes, total[i / rows][i % rows]);
+        unroll<kParts * groups * rows>([&]<size_t i>() {
+            constexpr size_t part = i / rows / groups, r = i / rows % groups * rows + i % rows;
+            V::store_floats(y[r] + part * V::kLanes, total[i / rows][i % rows]);
         });
     }
 };
 
-// Rows row .. row + rows - 1, of which those below task.rows exist, by the strip of some outputs.
-template <typename V, Quant type, size_t rows>
+// Rows row .. row + groups * rows - 1, of which those below task.rows exist, by the strip of some
+// outputs.
+template <typename V, Quant type, size_t rows, size_t groups = 1>
 void multiply_strip(const QuantizedMatmul &task, const Activations &x, size_t row,
-                    const uint8_t *strip, size_t output, bool fetch = false) {
-    float y[rows][kStripOutputs];
+                    const uint8_t *strip, size_t output, bool fetch = false, bool first = true) {
+    constexpr size_t kRows = groups * rows;
+    float y[kRows][kStripOutputs];
     // The first rows bring the strip into the caches.
-    const Ahead ahead = row == 0 ? ahead_of(task.rows, fetch) : Ahead{};
-    StripTile<V, type, rows>{x}.multiply(row, strip, ahead, y);
+    const Ahead ahead = first ? ahead_of(task.rows, fetch) : Ahead{};
+    StripTile<V, type, rows>{x}.template multiply<groups>(row, strip, ahead, y);
     const size_t outputs = smaller(kStripOutputs, task.outputs - output);
-    for (size_t r = 0; r < smaller(rows, task.rows - row); ++r) {
+    for (size_t r = 0; r < smaller(kRows, task.rows - row); ++r) {
         float *to = task.y + (row + r) * task.y_stride + output;
         __builtin_memcpy(to, y[r], outputs * sizeof(float));
     }
@@ -221,6 +226,41 @@ void multiply_few(const QuantizedMatmul &task, const Activations &x, bool fetch)
     }
 }
 
+// Rows begin .. end - 1 of those that are filled up, by all strips.
+template <typename V, Quant type>
+void multiply_rows(const QuantizedMatmul &task, const Activations &x, size_t begin, size_t end) {
+    // With VNNI eight rows multiply a block of Q8_0 in less time than memory takes to give it. So
+    // all 16 of a group meet it before the next one: 1.05 to 1.1 times as fast with 16 to 64 rows
+    // on Zen 4. Other types do not gain by it.
+    constexpr bool kTwoTimes = type == Quant::q8_0 && V::kUnsigned;
+    const uint8_t *strip = task.w;
+    for (size_t output = 0; output < task.outputs; output += kStripOutputs) {
+        size_t row = begin;
+        if constexpr (kTwoTimes) {
+            for (; row + V::kDotRows < task.rows && row + kGroupRows <= end; row += kGroupRows) {
+                multiply_strip<V, type, V::kDotRows, 2>(task, x, row, strip, output, false,
+                                                        row == begin);
+            }
+        }
+        for (; row < task.rows && row + V::kDotRows <= end; row += V::kDotRows) {
+            multiply_strip<V, type, V::kDotRows>(task, x, row, strip, output, false, row == begin);
+        }
+        if (V::kDotRows > 4 && row < task.rows && row < end) {
+            multiply_strip<V, type, 4>(task, x, row, strip, output, false, row == begin);
+        }
+        strip += strip_bytes(type, task.depth);
+    }
+}
+
+// Returns how many rows meet all strips before the next: as many as stay in the second level of
+// caches, and whole groups. Reading the weights again costs less than reading x from further away
+// for each strip: 512 rows of 5632 elements are 1.00 to 1.08 times as fast on Zen 4.
+inline size_t rows_together(const Activations &x) {
+    constexpr size_t kBytes = size_t{256} * 1024;
+    const size_t groups = kBytes / (x.bytes() / x.rows * kGroupRows);
+    return (groups > 1 ? groups : 1) * kGroupRows;
+}
+
 template <typename V, Quant type> void multiply_quantized(const QuantizedMatmul &task) {
     static_assert(V::kDotRows == 4 || V::kDotRows == 8);
     const Activations x(task.packed, task.rows, task.depth, quant_block(type).elements);
@@ -234,16 +274,9 @@ template <typename V, Quant type> void multiply_quantized(const QuantizedMatmul 
         multiply_few<V, type>(task, x, false);
         return;
     }
-    const uint8_t *strip = task.w;
-    for (size_t output = 0; output < task.outputs; output += kStripOutputs) {
-        size_t row = 0;
-        for (; row < task.rows && row + V::kDotRows <= x.rows; row += V::kDotRows) {
-            multiply_strip<V, type, V::kDotRows>(task, x, row, strip, output);
-        }
-        if (V::kDotRows > 4 && row < task.rows) {
-            multiply_strip<V, type, 4>(task, x, row, strip, output);
-        }
-        strip += strip_bytes(type, task.depth);
+    const size_t together = rows_together(x);
+    for (size_t begin = 0; begin < task.rows; begin += together) {
+        multiply_rows<V, type>(task, x, begin, smaller(begin + together, x.rows));
     }
 }
 
