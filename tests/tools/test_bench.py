@@ -110,7 +110,9 @@ class Bench(CommandTest):
                 self.assertEqual([result["name"] for result in report["results"]], names)
             out, message = process.communicate("pp512,tg7\npp512\n", timeout=60)
         self.assertEqual((process.returncode, out), (2, ""))
-        self.assertRegex(message, r"\Astasis: [^\n]*'tg7' is not one of [^\n]+\n\Z")
+        self.assertRegex(message, r"\Astasis: standard input: 'tg7' is not one of [^\n]+\n\Z")
+        for text in "\n", "pp512,,tg128\n":
+            self.refused("bench", GEMMA, "--turns", text=text, names=["standard input"])
         self.assertEqual(self.ok("bench", GEMMA, "--turns"), "")
         self.refused("bench", GEMMA, "--turns", "--only", "pp512", names=["--turns", "--only"])
 

@@ -47,7 +47,10 @@ void report(bench::Bench &bench, const std::vector<std::string> &names, bool jso
 void take_turns(bench::Bench &bench) {
     for (std::string line; std::getline(std::cin, line);) {
         const std::vector<std::string> names = names_of(line);
-        bench::check_names(names);
+        if (names.empty()) {
+            throw Failure("standard input: a line names no figure");
+        }
+        bench::check_names(names, "standard input");
         bench::check_room(names, bench.info.context);
         report(bench, names, true);
     }
@@ -57,7 +60,7 @@ void take_turns(bench::Bench &bench) {
 }
 
 int run_bench(const BenchChoice &choice) {
-    bench::check_names(choice.only);
+    bench::check_names(choice.only, "--only");
     Interrupt interrupt;
     const Model model = open_model(choice.model, interrupt.handle());
     const stasis_model_info info = model_info(model.get());

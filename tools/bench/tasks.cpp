@@ -314,11 +314,11 @@ std::string task_names() {
     return names;
 }
 
-void check_names(const std::vector<std::string> &names) {
+void check_names(const std::vector<std::string> &names, const std::string &where) {
     for (const std::string &name : names) {
         if (std::none_of(std::begin(kTasks), std::end(kTasks),
                          [&](const Task &task) { return task.name == name; })) {
-            throw Failure("--only: '" + name + "' is not one of " + task_names());
+            throw Failure(where + ": '" + name + "' is not one of " + task_names());
         }
     }
 }

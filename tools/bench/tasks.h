@@ -29,8 +29,8 @@ struct Bench {
     std::string draft{}; // path of a draft model
 };
 
-// Throws Failure unless every name is that of a figure.
-void check_names(const std::vector<std::string> &names);
+// Throws Failure unless every name, which is from `where`, is that of a figure.
+void check_names(const std::vector<std::string> &names, const std::string &where);
 // Throws Failure unless a context of so many positions has room for one of them (none: all).
 void check_room(const std::vector<std::string> &names, uint64_t context);
 

@@ -5,6 +5,8 @@
  *        logits greedy MODEL THREADS CHUNK FLASH N < IDS      prints a line a token: its id, and
  *                                                          how far it is above the next best
  *        logits expand MODEL OUT                              the same weights as F32 */
+#include "tools/peer/messages.h"
+
 #include <ggml-backend.h>
 #include <llama.h>
 #include <stdio.h>
@@ -19,18 +21,6 @@ struct run {
     int vocabulary;
     int chunk;
 };
-
-static void quiet(enum ggml_log_level level, const char *text, void *user) {
-    (void)user;
-    if (level == GGML_LOG_LEVEL_ERROR) {
-        fputs(text, stderr);
-    }
-}
-
-static int failed(const char *what) {
-    fprintf(stderr, "peer logits: %s\n", what);
-    return 0;
-}
 
 static int open_run(struct run *run, char **words, int tokens) {
     struct llama_model_params opening = llama_model_default_params();

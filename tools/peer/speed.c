@@ -6,6 +6,8 @@
  * Usage: speed MODEL THREADS FLASH    FLASH: flash attention, 0 or 1
  * For each line of stdin, "PROMPT GENERATED DEPTH", it prints a line: tokens per second, of PROMPT
  * tokens at once or of GENERATED one by one (the other is 0), behind DEPTH others. */
+#include "tools/peer/messages.h"
+
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <llama.h>
@@ -32,18 +34,6 @@ struct speed {
     uint8_t *state; /* of a context that holds last.depth tokens */
     size_t state_bytes;
 };
-
-static void quiet(enum ggml_log_level level, const char *text, void *user) {
-    (void)user;
-    if (level == GGML_LOG_LEVEL_ERROR) {
-        fputs(text, stderr);
-    }
-}
-
-static int failed(const char *what) {
-    fprintf(stderr, "peer speed: %s\n", what);
-    return 0;
-}
 
 static int append(struct speed *speed, int count) {
     static llama_token tokens[CHUNK];
