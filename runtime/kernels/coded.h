@@ -1,15 +1,20 @@
 // A matrix of bf16 weights in 12 bits each, without loss, so that products with few rows read a
-// quarter less. Exponents of trained weights lie close together: four bits say which of 15
-// consecutive ones a weight has. Zhang et al. (DFloat11, 2025, arXiv 2504.11651) code them by
-// Huffman; here all codes have one length, so that vectors take them apart. Knows no files.
+// quarter less. Exponents of trained weights lie close together. So the high byte of a weight, its
+// sign and all bits of its exponent but the last, is one of 16 of its strip: eight and those with
+// the other sign. Four bits say which; the low byte is stored as it is. Zhang et al. (DFloat11,
+// 2025, arXiv 2504.11651) code exponents by Huffman; here all codes have one length, so that one
+// shuffle of bytes looks up 64 of them. Knows no files.
 //
-// As in strips.h, 16 outputs are a strip. It holds the blocks of the rule (C1), the last filled up
-// with +0, in the order in which VDPBF16PS takes them: step i of the even chain, then of the odd
-// one, as 16 words of the outputs side by side. The high half of a word is term 4 i of the block,
-// of the odd chain 4 i + 1; the low half is the term two further. Four such vectors are a group:
-//     64 bytes, of each half of a word the codes of the four vectors, the first in the lowest bits;
-//     128 bytes, of each half of a word its sign and fraction. In 16 bytes of the first 64 are
-//     eight of the first vector, then eight of the second; the last 64 are of the other two.
+// As in strips.h, 16 outputs are a strip. It holds the blocks of the rule (C1) in the order in
+// which VDPBF16PS takes them: step i of the even chain, then of the odd one, as 16 words of the
+// outputs side by side. The high half of a word is term 4 i of the block, of the odd chain 4 i + 1;
+// the low half is the term two further. Four such vectors are a group:
+//     64 bytes, of each byte in the next 64 the code in the low bits, and of each in the last 64
+//     that in the high bits;
+//     64 bytes, the low bytes of the first two vectors' halves, in 16 bytes eight of the first and
+//     eight of the second, as VPUNPCKLBW and VPUNPCKHBW take them;
+//     64 bytes, those of the other two.
+// Terms beyond the depth are finite and not negative; outputs beyond the last are whatever.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +28,9 @@ inline constexpr size_t kCodedBlockWeights = kCodedOutputs * kCodedBlockTerms;
 inline constexpr size_t kCodedGroups = 4; // in a block
 inline constexpr size_t kCodedGroupBytes = 192;
 inline constexpr size_t kCodedBlockBytes = kCodedGroups * kCodedGroupBytes;
-inline constexpr unsigned kCodes = 15; // of exponents; the code kCodes stands for exponent 0
+inline constexpr size_t kCodes = 16;
 
-// A weight whose exponent has no code. Its code is kCodes.
+// A weight whose high byte has no code.
 struct Escape {
     uint32_t place; // in the strip: block * kCodedBlockWeights + vector * 32 + half of a word
     uint16_t value; // bf16
@@ -35,7 +40,7 @@ struct CodedStrip {
     const uint8_t *blocks = nullptr; // coded_strip_bytes(depth)
     const Escape *escapes = nullptr; // [escape_count], ascending
     uint32_t escape_count = 0;
-    uint16_t exponent = 1; // of code 0
+    uint8_t high[kCodes] = {}; // the byte of each code
 };
 
 // Returns the bytes of the blocks of a strip.
@@ -48,7 +53,7 @@ constexpr size_t coded_bytes(size_t outputs, size_t depth) {
     return (outputs + kCodedOutputs - 1) / kCodedOutputs * coded_strip_bytes(depth);
 }
 
-// Codes rows of a strip, one after the other, filled up with +0.
+// Codes rows of a strip, one after the other.
 struct CodeStrip {
     const uint16_t *rows; // [outputs][depth] bf16
     size_t outputs;       // 1 to 16
@@ -59,7 +64,7 @@ struct CodeStrip {
 };
 
 struct Coded {
-    uint16_t exponent;   // of code 0
+    uint8_t high[kCodes];
     size_t escape_count; // also of those that had no room
 };
 

@@ -40,7 +40,7 @@ bool code_strip(const PlannedTensor &planned, const kernels::Table &table, size_
     escapes.assign(room.escapes.begin(),
                    room.escapes.begin() + static_cast<ptrdiff_t>(found.escape_count));
     coded.blocks = blocks;
-    coded.exponent = found.exponent;
+    std::copy(std::begin(found.high), std::end(found.high), coded.high);
     return true;
 }
 

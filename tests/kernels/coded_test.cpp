@@ -38,8 +38,9 @@ CodedMatrix code(const Table &table, const std::vector<uint16_t> &w, size_t outp
         const std::vector<Escape> all = escapes.values();
         coded.escapes.emplace_back(all.begin(),
                                    all.begin() + static_cast<ptrdiff_t>(found.escape_count));
-        coded.strips.push_back(
-            {nullptr, nullptr, static_cast<uint32_t>(found.escape_count), found.exponent});
+        CodedStrip &strip = coded.strips.emplace_back();
+        strip.escape_count = static_cast<uint32_t>(found.escape_count);
+        std::copy(std::begin(found.high), std::end(found.high), strip.high);
     }
     return coded;
 }
@@ -58,12 +59,9 @@ uint16_t weight_of(const CodedMatrix &coded, size_t output, size_t k, size_t dep
     }
     const uint8_t *group =
         coded.blocks.data() + strip * coded_strip_bytes(depth) + block * 768 + vector / 4 * 192;
-    const size_t at = vector % 4;
-    const unsigned codes = group[2 * half] | static_cast<unsigned>(group[2 * half + 1]) << 8;
-    const unsigned code = codes >> (4 * at) & 15;
-    const unsigned fraction = group[64 + at / 2 * 64 + half / 8 * 16 + at % 2 * 8 + half % 8];
-    const unsigned exponent = code == 15 ? 0 : coded.strips[strip].exponent + code;
-    return static_cast<uint16_t>((fraction & 0x80) << 8 | exponent << 7 | (fraction & 0x7F));
+    const size_t pair = vector % 4 / 2, at = half / 8 * 16 + vector % 2 * 8 + half % 8;
+    const unsigned code = group[at] >> (4 * pair) & 15, low = group[64 + pair * 64 + at];
+    return static_cast<uint16_t>(coded.strips[strip].high[code] << 8 | low);
 }
 
 void for_each_coder(const std::function<void(const Table &)> &check) {
@@ -154,13 +152,45 @@ TEST_CASE(
     const std::vector<uint16_t> w = numbers.bf16(size_t{16} * 2048, Kind::plain);
     for_each_coder([&](const Table &table) {
         const CodedMatrix coded = code(table, w, 16, 2048, Edge::back);
-        CHECK(coded.escapes[0].size() < 30); // evenly spread: one in 2^14 is below 2^-14
+        CHECK(coded.escapes[0].size() < 30); // evenly spread: one in 2^15 is below 2^-15
         std::vector<uint8_t> blocks(coded_strip_bytes(2048));
         const std::vector<uint16_t> wide = with_outliers(numbers, w.size(), 2);
         const Guarded<Escape> room(std::vector<Escape>(5), Edge::back);
         const Coded found =
             table.code_strip({wide.data(), 16, 2048, blocks.data(), room.data(), 5});
         CHECK(found.escape_count > w.size() / 4);
+    });
+}
+
+TEST_CASE("coded: zeros beside other weights take no escapes, nor does what fills a block") {
+    Numbers numbers(14);
+    for_each_coder([&](const Table &table) {
+        for (const size_t outputs : {1, 5, 15, 16}) {
+            for (const size_t depth : {1, 31, 33, 34, 35, 36, 2047}) {
+                std::vector<uint16_t> w(outputs * depth, 0x3F80); // all with one code
+                CHECK(code(table, w, outputs, depth, Edge::back).escapes[0].empty());
+                for (size_t i = 0; i < w.size(); ++i) {
+                    const unsigned exponent = 118 + numbers.below(8);
+                    const bool zero = numbers.below(2) == 0;
+                    w[i] = static_cast<uint16_t>(zero ? i % 2 << 15
+                                                      : numbers.below(2) << 15 | exponent << 7 |
+                                                            numbers.below(128));
+                }
+                CHECK(code(table, w, outputs, depth, Edge::back).escapes[0].empty());
+            }
+        }
+    });
+}
+
+TEST_CASE("coded: a small weight that no sample of the strip shows takes no escape") {
+    constexpr size_t kDepth = 2048;
+    for_each_coder([&](const Table &table) {
+        std::vector<uint16_t> w(16 * kDepth);
+        for (size_t i = 0; i < w.size(); ++i) {
+            w[i] = static_cast<uint16_t>((112 + i % 14) << 7); // seven pairs of exponents
+        }
+        w[3 * kDepth + 1000] = 110 << 7;
+        CHECK(code(table, w, 16, kDepth, Edge::back).escapes[0].empty());
     });
 }
 

@@ -9,59 +9,78 @@ namespace stasis::kernels::avx512bf16 {
 namespace {
 
 using V = Avx512Bf16;
-constexpr unsigned kExponents = 256;
+constexpr size_t kPairs = 128;   // of exponents that differ in their last bit
+constexpr size_t kPairCodes = 8; // of one sign
 
-// Returns the first of the kCodes consecutive exponents that most weights have, by kSample of them
-// or all. Exponent 0 has a code of its own.
-unsigned choose_exponent(const CodeStrip &task) {
-    constexpr size_t kSample = 2048;
+// Pairs of exponents: kPairCodes - 1 in sequence, none of them that of zeros, and another one.
+struct Pairs {
+    unsigned first, other;
+};
+
+// Those that most weights have, by kSample of them or all. Of pairs that the sample lacks, those
+// below the others: a weight near zero is likelier than one beyond the greatest.
+Pairs choose_pairs(const CodeStrip &task) {
+    constexpr size_t kSample = 2048, kSequence = kPairCodes - 1;
     const size_t step = task.outputs * task.depth / kSample + 1;
-    uint32_t seen[kExponents] = {};
+    uint32_t seen[kPairs] = {};
     for (size_t row = 0; row < task.outputs; ++row) {
         for (size_t k = row % step; k < task.depth; k += step) {
-            ++seen[task.rows[row * task.depth + k] >> 7 & (kExponents - 1)];
+            ++seen[task.rows[row * task.depth + k] >> 8 & (kPairs - 1)];
         }
     }
     uint32_t sum = 0, most = 0;
-    unsigned best = 1;
-    for (unsigned last = 1; last < kExponents; ++last) {
-        sum += seen[last] - (last > kCodes ? seen[last - kCodes] : 0);
-        if (last >= kCodes && sum > most) {
+    unsigned first = 1;
+    for (unsigned last = 1; last < kPairs; ++last) {
+        sum += seen[last] - (last > kSequence ? seen[last - kSequence] : 0);
+        if (last >= kSequence && sum > most) {
             most = sum;
-            best = last - kCodes + 1;
+            first = last - kSequence + 1;
         }
     }
-    return best;
+    unsigned other = first - 1;
+    for (unsigned pair = 0; pair < kPairs; ++pair) {
+        const bool coded = pair >= first && pair < first + kSequence;
+        if (!coded && seen[pair] > seen[other]) {
+            other = pair;
+        }
+    }
+    return {first, other};
 }
 
 class Coder {
   public:
-    Coder(const CodeStrip &task, unsigned exponent)
-        : task_(task), first_(_mm512_set1_epi16(static_cast<short>(exponent))) {}
+    Coder(const CodeStrip &task, Pairs pairs)
+        : task_(task), first_(_mm512_set1_epi16(static_cast<short>(pairs.first))),
+          other_(_mm512_set1_epi16(static_cast<short>(pairs.other))) {}
 
-    // The four vectors of a group, the first of which has the weights from `place` on.
-    void group(const V::Words *vectors, uint32_t place, uint8_t *to) {
-        V::Words codes = _mm512_setzero_si512(), bytes[4];
+    // The four vectors of a group, the first of which has the weights from `place` on. exists(i):
+    // which halves of vector i are weights.
+    template <typename Exists>
+    void group(const V::Words *vectors, uint32_t place, const Exists &exists, uint8_t *to) {
+        V::Words codes[4], low[4];
         unroll<4>([&]<size_t i>() {
             const V::Words weights = vectors[i];
-            const V::Words own =
-                _mm512_and_si512(_mm512_srli_epi16(weights, 7), _mm512_set1_epi16(0xFF));
-            const V::Words code = _mm512_sub_epi16(own, first_);
-            const V::Words none = _mm512_set1_epi16(kCodes);
-            const __mmask32 uncoded = _mm512_cmpge_epu16_mask(code, none);
-            codes = _mm512_or_si512(
-                codes, _mm512_slli_epi16(_mm512_mask_mov_epi16(code, uncoded, none), 4 * i));
+            low[i] = _mm512_and_si512(weights, _mm512_set1_epi16(0xFF));
+            const V::Words pair =
+                _mm512_and_si512(_mm512_srli_epi16(weights, 8), _mm512_set1_epi16(kPairs - 1));
+            const V::Words at = _mm512_sub_epi16(pair, first_);
+            const V::Words last = _mm512_set1_epi16(kPairCodes - 1);
+            const __mmask32 in_sequence = _mm512_cmplt_epu16_mask(at, last);
+            const __mmask32 other = _mm512_cmpeq_epi16_mask(pair, other_);
+            const V::Words code = _mm512_mask_mov_epi16(at, other, last);
             const V::Words sign =
-                _mm512_and_si512(_mm512_srli_epi16(weights, 8), _mm512_set1_epi16(0x80));
-            bytes[i] = _mm512_or_si512(sign, _mm512_and_si512(weights, _mm512_set1_epi16(0x7F)));
-            const __mmask32 escaped = _mm512_mask_test_epi16_mask(uncoded, own, own);
-            if (escaped != 0) [[unlikely]] {
-                escape(weights, escaped, place + static_cast<uint32_t>(i) * kHalves);
+                _mm512_and_si512(_mm512_srli_epi16(weights, 12), _mm512_set1_epi16(kPairCodes));
+            const __mmask32 coded = in_sequence | other;
+            codes[i] = _mm512_maskz_mov_epi16(coded, _mm512_or_si512(code, sign));
+            if (coded != UINT32_MAX) [[unlikely]] {
+                escape(weights, ~coded & exists(i), place + static_cast<uint32_t>(i) * kHalves);
             }
         });
-        _mm512_storeu_si512(to, codes);
-        _mm512_storeu_si512(to + 64, _mm512_packus_epi16(bytes[0], bytes[1]));
-        _mm512_storeu_si512(to + 128, _mm512_packus_epi16(bytes[2], bytes[3]));
+        const V::Words first = _mm512_packus_epi16(codes[0], codes[1]);
+        const V::Words second = _mm512_packus_epi16(codes[2], codes[3]);
+        _mm512_storeu_si512(to, _mm512_or_si512(first, _mm512_slli_epi16(second, 4)));
+        _mm512_storeu_si512(to + 64, _mm512_packus_epi16(low[0], low[1]));
+        _mm512_storeu_si512(to + 128, _mm512_packus_epi16(low[2], low[3]));
     }
 
     size_t escape_count() const { return escape_count_; }
@@ -82,15 +101,23 @@ class Coder {
     }
 
     const CodeStrip &task_;
-    V::Words first_;
+    V::Words first_, other_;
     size_t escape_count_ = 0;
 };
+
+// Which halves of a block's vector are weights: those of the outputs, of terms within `left`.
+__mmask32 existing(size_t outputs, size_t left, size_t vector) {
+    const auto halves = static_cast<__mmask32>((uint64_t{1} << 2 * outputs) - 1);
+    const size_t term = vector / 2 * 4 + vector % 2; // of the high halves
+    const __mmask32 high = term < left ? 0xAAAAAAAAU : 0, low = term + 2 < left ? 0x55555555U : 0;
+    return halves & (high | low);
+}
 
 } // namespace
 
 Coded code_strip(const CodeStrip &task) {
-    const unsigned exponent = choose_exponent(task);
-    Coder coder(task, exponent);
+    const Pairs pairs = choose_pairs(task);
+    Coder coder(task, pairs);
     Strip<V> strip(task.rows, task.depth, task.outputs, task.depth);
     uint8_t *to = task.blocks;
     uint32_t place = 0;
@@ -101,11 +128,20 @@ Coded code_strip(const CodeStrip &task) {
             vectors[2 * step + 1] = odd;
         });
         for (size_t group = 0; group < kCodedGroups; ++group, to += kCodedGroupBytes) {
-            coder.group(vectors + 4 * group, place, to);
+            const auto exists = [&](size_t i) {
+                return existing(task.outputs, task.depth - k, 4 * group + i);
+            };
+            coder.group(vectors + 4 * group, place, exists, to);
             place += kCodedBlockWeights / kCodedGroups;
         }
     }
-    return {static_cast<uint16_t>(exponent), coder.escape_count()};
+    Coded coded{{}, coder.escape_count()};
+    for (size_t code = 0; code < kPairCodes; ++code) {
+        const size_t pair = code < kPairCodes - 1 ? pairs.first + code : pairs.other;
+        coded.high[code] = static_cast<uint8_t>(pair);
+        coded.high[code + kPairCodes] = static_cast<uint8_t>(pair | 0x80);
+    }
+    return coded;
 }
 
 } // namespace stasis::kernels::avx512bf16
