@@ -5,15 +5,17 @@
 // 2025, arXiv 2504.11651) code exponents by Huffman; here all codes have one length, so that one
 // shuffle of bytes looks up 64 of them. Knows no files.
 //
-// As in strips.h, 16 outputs are a strip. It holds the blocks of the rule (C1) in the order in
-// which VDPBF16PS takes them: step i of the even chain, then of the odd one, as 16 words of the
-// outputs side by side. The high half of a word is term 4 i of the block, of the odd chain 4 i + 1;
-// the low half is the term two further. Four such vectors are a group:
-//     64 bytes, of each byte in the next 64 the code in the low bits, and of each in the last 64
-//     that in the high bits;
-//     64 bytes, the low bytes of the first two vectors' halves, in 16 bytes eight of the first and
-//     eight of the second, as VPUNPCKLBW and VPUNPCKHBW take them;
-//     64 bytes, those of the other two.
+// As in strips.h, 16 outputs are a strip. A table with 16 lanes has one part of it, one with eight
+// two parts of eight outputs, one after the other. A part holds the blocks of the rule (C1) as 16
+// vectors, of a word of two halves for each output, in the table's order of terms:
+//     with VDPBF16PS vector 2 i is of step i of the even chain, high term 4 i of the block and low
+//     the term two further, vector 2 i + 1 of the odd chain, from 4 i + 1 on;
+//     without, the term 2 i is low and 2 i + 1 high in vector i.
+// Four vectors are a group of three times a vector's bytes (64 or 32):
+//     of each byte in the next vector the code in the low bits, in the one after it in the high;
+//     the low bytes of the first two vectors' halves, in 16 bytes eight of the first and eight of
+//     the second, as VPUNPCKLBW and VPUNPCKHBW take them;
+//     those of the other two.
 // Terms beyond the depth are finite and not negative; outputs beyond the last are whatever.
 #pragma once
 
@@ -25,14 +27,12 @@ namespace stasis::kernels {
 inline constexpr size_t kCodedOutputs = 16;
 inline constexpr size_t kCodedBlockTerms = 32;
 inline constexpr size_t kCodedBlockWeights = kCodedOutputs * kCodedBlockTerms;
-inline constexpr size_t kCodedGroups = 4; // in a block
-inline constexpr size_t kCodedGroupBytes = 192;
-inline constexpr size_t kCodedBlockBytes = kCodedGroups * kCodedGroupBytes;
+inline constexpr size_t kCodedBlockBytes = kCodedBlockWeights / 2 * 3;
 inline constexpr size_t kCodes = 16;
 
 // A weight whose high byte has no code.
 struct Escape {
-    uint32_t place; // in the strip: block * kCodedBlockWeights + vector * 32 + half of a word
+    uint32_t place; // in the strip: the halves of vectors before it
     uint16_t value; // bf16
 };
 

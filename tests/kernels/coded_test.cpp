@@ -14,6 +14,8 @@ namespace {
 
 // A matrix of rows one after the other, coded.
 struct CodedMatrix {
+    size_t lanes;    // of the table that coded it
+    bool two_chains; // that table has vectors of one chain in turn
     std::vector<uint8_t> blocks;
     std::vector<std::vector<Escape>> escapes;
     std::vector<CodedStrip> strips; // their blocks and escapes are null
@@ -22,7 +24,8 @@ struct CodedMatrix {
 // As many escapes have room as there are weights.
 CodedMatrix code(const Table &table, const std::vector<uint16_t> &w, size_t outputs, size_t depth,
                  Edge edge) {
-    CodedMatrix coded;
+    const std::string name = table.name;
+    CodedMatrix coded{name == "avx2" ? size_t{8} : 16, name.ends_with("bf16"), {}, {}, {}};
     for (size_t output = 0; output < outputs; output += kCodedOutputs) {
         const size_t count = std::min(kCodedOutputs, outputs - output);
         const auto first = w.begin() + static_cast<ptrdiff_t>(output * depth);
@@ -47,9 +50,15 @@ CodedMatrix code(const Table &table, const std::vector<uint16_t> &w, size_t outp
 
 // A weight of a strip, as coded.h describes it.
 uint16_t weight_of(const CodedMatrix &coded, size_t output, size_t k, size_t depth) {
-    const size_t strip = output / kCodedOutputs, block = k / 32, term = k % 32;
-    const size_t vector = term / 4 * 2 + term % 2, half = output % 16 * 2 + (term % 4 < 2 ? 1 : 0);
-    const size_t place = block * 512 + vector * 32 + half;
+    const size_t strip = output / kCodedOutputs, lanes = coded.lanes, term = k % 32;
+    const size_t blocks = (depth + 31) / 32, in_part = output % lanes * 2;
+    size_t vector = term / 2, half = in_part + term % 2;
+    if (coded.two_chains) {
+        vector = term / 4 * 2 + term % 2;
+        half = in_part + (term % 4 < 2 ? 1 : 0);
+    }
+    const size_t block = output % kCodedOutputs / lanes * blocks + k / 32;
+    const size_t place = block * lanes * 32 + vector * 2 * lanes + half;
     const std::vector<Escape> &escapes = coded.escapes[strip];
     const auto found =
         std::lower_bound(escapes.begin(), escapes.end(), place,
@@ -57,10 +66,10 @@ uint16_t weight_of(const CodedMatrix &coded, size_t output, size_t k, size_t dep
     if (found != escapes.end() && found->place == place) {
         return found->value;
     }
-    const uint8_t *group =
-        coded.blocks.data() + strip * coded_strip_bytes(depth) + block * 768 + vector / 4 * 192;
+    const uint8_t *group = coded.blocks.data() + strip * coded_strip_bytes(depth) +
+                           (block * 4 + vector / 4) * 12 * lanes;
     const size_t pair = vector % 4 / 2, at = half / 8 * 16 + vector % 2 * 8 + half % 8;
-    const unsigned code = group[at] >> (4 * pair) & 15, low = group[64 + pair * 64 + at];
+    const unsigned code = group[at] >> (4 * pair) & 15, low = group[(1 + pair) * 4 * lanes + at];
     return static_cast<uint16_t>(coded.strips[strip].high[code] << 8 | low);
 }
 

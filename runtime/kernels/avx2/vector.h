@@ -16,8 +16,11 @@ struct Avx2 {
     using Floats = __m256;
 
     static constexpr size_t kLanes = 8;
-    static constexpr size_t kPairs = 1;    // pairs (even k, odd k) that one step takes
-    static constexpr size_t kRows = 6;     // of a group of packed x, and the most by one strip
+    static constexpr size_t kPairs = 1;     // pairs (even k, odd k) that one step takes
+    static constexpr size_t kRows = 6;      // of a group of packed x, and the most by one strip
+    static constexpr size_t kCodedRows = 4; // by one strip of coded weights (coded.h)
+    // Rows up to which strips of coded weights are read faster with nothing fetched ahead (Zen 4).
+    static constexpr size_t kAlone = 0;
     static constexpr size_t kTileRows = 3; // a tile: the sums of both chains, weights, 1 activation
     static constexpr size_t kVectors = 2;  // of a panel
     static constexpr size_t kChunkBlocks = 8; // of a panel, which stays near: in the first level
@@ -55,6 +58,22 @@ struct Avx2 {
     static Words odd(const Words *pairs) {
         return _mm256_and_si256(pairs[0], _mm256_set1_epi32(static_cast<int>(0xFFFF0000U)));
     }
+
+    // Of coded weights (coded.h): 16 bytes in each half; the byte of each code, which is in the low
+    // bits; codes from the high bits; the first eight bytes of each half of two vectors in turn,
+    // and the last eight.
+    static Words each_16(const uint8_t *from) {
+        return _mm256_broadcastsi128_si256(
+            _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+    }
+    static Words look_up(Words bytes, Words codes) {
+        return _mm256_shuffle_epi8(bytes, _mm256_and_si256(codes, _mm256_set1_epi8(15)));
+    }
+    static Words high_codes(Words codes) { return _mm256_srli_epi16(codes, 4); }
+    static Words first_bytes(Words a, Words b) { return _mm256_unpacklo_epi8(a, b); }
+    static Words last_bytes(Words a, Words b) { return _mm256_unpackhi_epi8(a, b); }
+    // The bytes of which these two would give halves a and b below 256.
+    static Words bytes(Words a, Words b) { return _mm256_packus_epi16(a, b); }
 
     // The word of one chain from kPairs wide values.
     static Words join(const Words *wide) { return _mm256_slli_epi32(wide[0], 16); }

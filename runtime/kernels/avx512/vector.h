@@ -21,8 +21,11 @@ struct Avx512 {
     using Floats = __m512;
 
     static constexpr size_t kLanes = 16;
-    static constexpr size_t kPairs = 1;    // pairs (even k, odd k) that one step takes
-    static constexpr size_t kRows = 8;     // of a group of packed x, and the most by one strip
+    static constexpr size_t kPairs = 1;     // pairs (even k, odd k) that one step takes
+    static constexpr size_t kRows = 8;      // of a group of packed x, and the most by one strip
+    static constexpr size_t kCodedRows = 8; // by one strip of coded weights (coded.h)
+    // Rows up to which strips of coded weights are read faster with nothing fetched ahead (Zen 4).
+    static constexpr size_t kAlone = 1;
     static constexpr size_t kTileRows = 4; // a tile: the sums of both chains, weights, 1 activation
     static constexpr size_t kVectors = 2;  // of a panel
     static constexpr size_t kChunkBlocks = 16; // of a panel, which stays near: in the second level
@@ -58,6 +61,21 @@ struct Avx512 {
     static Words odd(const Words *pairs) {
         return _mm512_and_si512(pairs[0], _mm512_set1_epi32(static_cast<int>(0xFFFF0000U)));
     }
+
+    // Of coded weights (coded.h): 16 bytes in each quarter; the byte of each code, which is in the
+    // low bits; codes from the high bits; the first eight bytes of each quarter of two vectors in
+    // turn, and the last eight.
+    static Words each_16(const uint8_t *from) {
+        return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+    }
+    static Words look_up(Words bytes, Words codes) {
+        return _mm512_shuffle_epi8(bytes, _mm512_and_si512(codes, _mm512_set1_epi8(15)));
+    }
+    static Words high_codes(Words codes) { return _mm512_srli_epi16(codes, 4); }
+    static Words first_bytes(Words a, Words b) { return _mm512_unpacklo_epi8(a, b); }
+    static Words last_bytes(Words a, Words b) { return _mm512_unpackhi_epi8(a, b); }
+    // The bytes of which these two would give halves a and b below 256.
+    static Words bytes(Words a, Words b) { return _mm512_packus_epi16(a, b); }
 
     // The word of one chain from kPairs wide values.
     static Words join(const Words *wide) { return _mm512_slli_epi32(wide[0], 16); }

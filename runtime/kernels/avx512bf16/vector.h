@@ -26,6 +26,7 @@ constexpr Halves pairs_from(size_t first) {
 
 struct Avx512Bf16 : Avx512 {
     static constexpr size_t kPairs = 2;
+    static constexpr size_t kAlone = 3;
 
     static Floats multiply_add(Words x, Words w, Floats sum) {
         return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));

@@ -1,0 +1,184 @@
+// Codes weights (coded.h): a block of a strip is turned as a product turns it, and its vectors are
+// taken apart.
+#pragma once
+
+#include "runtime/kernels/generic/panels/coded.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+inline constexpr size_t kExponentPairs = 128; // of exponents that differ in their last bit
+inline constexpr size_t kPairCodes = 8;       // of one sign
+
+// Pairs of exponents: kPairCodes - 1 in sequence, none of them that of zeros, and another one.
+struct ExponentPairs {
+    uint16_t first, other;
+};
+
+// Those that most weights have, by kSample of them or all. Of pairs that the sample lacks, those
+// below the others: a weight near zero is likelier than one beyond the greatest.
+inline ExponentPairs choose_pairs(const CodeStrip &task) {
+    constexpr size_t kSample = 2048, kSequence = kPairCodes - 1;
+    const size_t step = task.outputs * task.depth / kSample + 1;
+    uint32_t seen[kExponentPairs] = {};
+    for (size_t row = 0; row < task.outputs; ++row) {
+        for (size_t k = row % step; k < task.depth; k += step) {
+            ++seen[task.rows[row * task.depth + k] >> 8 & (kExponentPairs - 1)];
+        }
+    }
+    uint32_t sum = 0, most = 0;
+    uint16_t first = 1;
+    for (size_t last = 1; last < kExponentPairs; ++last) {
+        sum += seen[last] - (last > kSequence ? seen[last - kSequence] : 0);
+        if (last >= kSequence && sum > most) {
+            most = sum;
+            first = static_cast<uint16_t>(last - kSequence + 1);
+        }
+    }
+    auto other = static_cast<uint16_t>(first - 1);
+    for (uint16_t pair = 0; pair < kExponentPairs; ++pair) {
+        const bool in_sequence = pair >= first && pair < first + kSequence;
+        if (!in_sequence && seen[pair] > seen[other]) {
+            other = pair;
+        }
+    }
+    return {first, other};
+}
+
+// A vector's codes, each in a half. Returns 0 if every weight has one; others get code 0. The loop
+// is the compiler's to turn into vectors.
+template <typename V>
+[[gnu::always_inline]] inline uint16_t find_codes(const uint16_t (&halves)[kHalves<V>],
+                                                  ExponentPairs pairs,
+                                                  uint16_t (&codes)[kHalves<V>]) {
+    uint16_t uncoded = 0;
+    for (size_t i = 0; i < kHalves<V>; ++i) {
+        const auto pair = static_cast<uint16_t>(halves[i] >> 8 & (kExponentPairs - 1));
+        const auto at = static_cast<uint16_t>(pair - pairs.first);
+        const bool other = pair == pairs.other, coded = other || at < kPairCodes - 1;
+        const auto code = static_cast<uint16_t>(other ? kPairCodes - 1 : at);
+        const auto sign = static_cast<uint16_t>(halves[i] >> 12 & kPairCodes);
+        codes[i] = coded ? static_cast<uint16_t>(code | sign) : uint16_t{0};
+        uncoded = static_cast<uint16_t>(uncoded | (coded ? 0 : 1));
+    }
+    return uncoded;
+}
+
+// Whether a half of a block's vector is a weight: of the outputs, and of terms within `left`.
+template <typename V> bool is_weight(size_t outputs, size_t left, size_t vector, size_t half) {
+    size_t term;
+    if constexpr (V::kPairs == 1) { // even term low, odd term high
+        term = 2 * vector + half % 2;
+    } else { // of one chain in turn, the first of two terms high
+        term = vector / 2 * 4 + vector % 2 + (half % 2 == 0 ? 2 : 0);
+    }
+    return half / 2 < outputs && term < left;
+}
+
+// Codes up to kLanes rows of a strip, from `first` on.
+template <typename V> class Coder {
+  public:
+    Coder(const CodeStrip &task, ExponentPairs pairs, size_t first, size_t escape_count)
+        : task_(task), pairs_(pairs), rows_(smaller(V::kLanes, task.outputs - first)),
+          strip_(task.rows + first * task.depth, task.depth, rows_, task.depth),
+          place_(first * blocks_in(task.depth) * kBlock), to_(task.blocks + place_ / 2 * 3),
+          escape_count_(escape_count) {}
+
+    // Returns the escapes of the strip so far.
+    size_t code() {
+        for (size_t k = 0; k < task_.depth; k += kBlock) {
+            alignas(64) uint16_t halves[kVectors][kHalves<V>];
+            turn(k, halves);
+            for (size_t vector = 0; vector < kVectors; vector += kGroupVectors) {
+                code_group(halves + vector, k, vector);
+            }
+        }
+        return escape_count_;
+    }
+
+  private:
+    static constexpr size_t kVectors = kBlock / 2; // of a block
+
+    // The vectors of the block at k, as V::turn_pairs leaves them.
+    void turn(size_t k, uint16_t (*halves)[kHalves<V>]) {
+        strip_.block(k, [&]<size_t step>(typename V::Words even, typename V::Words odd) {
+            if constexpr (V::kPairs == 1) {
+                uint32_t words[2][V::kLanes];
+                V::store(words[0], even);
+                V::store(words[1], odd);
+                for (size_t n = 0; n < V::kLanes; ++n) {
+                    words[1][n] |= words[0][n] >> 16;
+                }
+                __builtin_memcpy(halves[step], words[1], sizeof words[1]);
+            } else {
+                V::store(halves[2 * step], even);
+                V::store(halves[2 * step + 1], odd);
+            }
+        });
+    }
+
+    // A group of vectors, the first of which is `vector` of the block at k.
+    void code_group(const uint16_t (*halves)[kHalves<V>], size_t k, size_t vector) {
+        uint16_t codes[kGroupVectors][kHalves<V>], low[kGroupVectors][kHalves<V>];
+        for (size_t i = 0; i < kGroupVectors; ++i) {
+            if (find_codes<V>(halves[i], pairs_, codes[i]) != 0) [[unlikely]] {
+                escape(halves[i], k, vector + i);
+            }
+            for (size_t half = 0; half < kHalves<V>; ++half) {
+                low[i][half] = halves[i][half] & 0xFF;
+            }
+        }
+        for (size_t i = 0; i < 2; ++i) {
+            for (size_t half = 0; half < kHalves<V>; ++half) {
+                codes[i][half] = static_cast<uint16_t>(codes[i][half] | codes[2 + i][half] << 4);
+            }
+        }
+        const auto bytes = [](const uint16_t(&of)[kHalves<V>],
+                              const uint16_t(&and_of)[kHalves<V>]) {
+            return V::bytes(V::load(of), V::load(and_of));
+        };
+        V::store(to_, bytes(codes[0], codes[1]));
+        V::store(to_ + kVectorBytes<V>, bytes(low[0], low[1]));
+        V::store(to_ + 2 * kVectorBytes<V>, bytes(low[2], low[3]));
+        to_ += 3 * kVectorBytes<V>;
+    }
+
+    // Those of a vector's weights that have no code.
+    [[gnu::noinline]] void escape(const uint16_t (&halves)[kHalves<V>], size_t k, size_t vector) {
+        for (size_t half = 0; half < kHalves<V>; ++half) {
+            const unsigned pair = halves[half] >> 8 & (kExponentPairs - 1);
+            const bool coded = pair == pairs_.other || pair - pairs_.first < kPairCodes - 1;
+            if (coded || !is_weight<V>(rows_, task_.depth - k, vector, half)) {
+                continue;
+            }
+            if (escape_count_ < task_.escapes_max) {
+                const size_t place = place_ + k * V::kLanes + vector * kHalves<V> + half;
+                task_.escapes[escape_count_] = {static_cast<uint32_t>(place), halves[half]};
+            }
+            ++escape_count_;
+        }
+    }
+
+    const CodeStrip &task_;
+    ExponentPairs pairs_;
+    size_t rows_;
+    Strip<V> strip_;
+    size_t place_; // of the first half
+    uint8_t *to_;
+    size_t escape_count_;
+};
+
+template <typename V> Coded code_strip(const CodeStrip &task) {
+    const ExponentPairs pairs = choose_pairs(task);
+    Coded coded{};
+    for (size_t first = 0; first < task.outputs; first += V::kLanes) {
+        coded.escape_count = Coder<V>(task, pairs, first, coded.escape_count).code();
+    }
+    for (size_t code = 0; code < kPairCodes; ++code) {
+        const size_t pair = code < kPairCodes - 1 ? pairs.first + code : pairs.other;
+        coded.high[code] = static_cast<uint8_t>(pair);
+        coded.high[code + kPairCodes] = static_cast<uint8_t>(pair | 0x80);
+    }
+    return coded;
+}
+
+} // namespace stasis::kernels::STASIS_TABLE
