@@ -12,8 +12,8 @@ namespace stasis::kernels::STASIS_TABLE {
 
 static_assert(kBlock == kCodedBlockTerms);
 
-// Of kLanes outputs of a strip, which its parts are: halves of a vector, those of a block, and
-// bytes of a block.
+// Of a part of a strip, kLanes outputs: the halves of a vector and of a block, and the bytes of a
+// coded block and of a vector.
 template <typename V> inline constexpr size_t kHalves = 2 * V::kLanes;
 template <typename V> inline constexpr size_t kBlockHalves = V::kLanes *kBlock;
 template <typename V> inline constexpr size_t kCodedBytes = kBlockHalves<V> / 2 * 3;
