@@ -36,6 +36,19 @@ template <auto... each> struct CountedEntries<entries::List<each...>> {
 };
 using Entries = CountedEntries<entries::All>;
 
+// Calls of products, and those of them for no outputs at all.
+std::atomic<size_t> products = 0, empty_products = 0;
+
+// An entry for products: that of `forwarded`, and counted.
+template <auto entry> struct Product;
+template <typename Task, void (*Table::*entry)(const Task &)> struct Product<entry> {
+    static void call(const Task &task) {
+        ++products;
+        empty_products += task.outputs == 0 ? 1 : 0;
+        (forwarded->*entry)(task);
+    }
+};
+
 } // namespace
 
 // Models that use every entry between them: soft caps, wide and narrow embeddings and such of
@@ -116,6 +129,31 @@ TEST_CASE("open_model: weights that are copied are coded where the table has pro
     }
     if (tables == 0) {
         STASIS_SKIP("no table of this machine has such products");
+    }
+}
+
+TEST_CASE("multiply: no product is without outputs where threads are more than a matrix's units") {
+    const kernels::FloatEnvironment environment;
+    for (const bool copy : {false, true}) {
+        for (const char *directory : {"zoo/gemma3-text", "quantized/llama", "zoo/qwen3_5-moe"}) {
+            CAPTURE(directory);
+            ModelOptions options;
+            options.threads = 7;
+            options.copy_weights = copy;
+            const auto model = open_model(stasis::test::directory(directory), options);
+            forwarded = model->kernels;
+            Table counting = *forwarded;
+            counting.matmul = Product<&Table::matmul>::call;
+            counting.matmul_quantized = Product<&Table::matmul_quantized>::call;
+            counting.matmul_coded = Product<&Table::matmul_coded>::call;
+            model->kernels = &counting;
+            products = empty_products = 0;
+            Session session(model, {});
+            session.append(tokens_for(*model, 70), {});
+            session.decode();
+            CHECK(products > 0);
+            CHECK(empty_products == 0);
+        }
     }
 }
 

@@ -55,6 +55,9 @@ void pack_rows(const kernels::Table &table, const uint16_t *x, size_t depth, siz
 
 void multiply(const Pass &pass, const Matrix &w, const PackedRows &packed, size_t rows,
               size_t begin, size_t count, size_t thread, float *y, size_t y_stride) {
+    if (count == 0) { // an item of a matrix that has fewer units than there are threads
+        return;
+    }
     const kernels::Table &table = *pass.network.kernels;
     void *scratch = pass.cpu->scratch_of(thread);
     if (w.coded != nullptr) {
