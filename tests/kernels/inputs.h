@@ -17,6 +17,7 @@
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/reference.h"
 #include "tests/kernels/naive.h"
+#include "tests/tiles/emulated.h"
 
 // A table that must give the same bits as the others. Null: it does not run on this machine.
 struct Candidate {
@@ -29,7 +30,9 @@ inline std::vector<Candidate> instruction_set_tables() {
     std::vector<Candidate> all;
     for (const char *const *name = stasis::kernels::table_names(); *name != nullptr; ++name) {
         if (std::string(*name) != "reference") {
-            all.push_back({*name, stasis::kernels::find_table(*name)});
+            const stasis::kernels::Table *table = stasis::kernels::find_table(*name);
+            const bool emulated = table == nullptr && std::string(*name) == "amx";
+            all.push_back({*name, emulated ? stasis::test::emulated_amx() : table});
         }
     }
     return all;

@@ -50,7 +50,7 @@ RECIPES = {
         "avx512bf16", "avx512bf16", 5,
         ("tools/bench/ceilings/", "tools/bench/bench.cpp", "tools/CMakeLists.txt",
          "tools/BENCHMARKS.md", "tools/benchmarks/", "tests/abi/older/",
-         "runtime/kernels/avx512bf16/", "CHANGELOG.md")),
+         "runtime/kernels/avx512bf16/", "tests/tiles/", "CHANGELOG.md")),
     "A model family": (
         "kQwen3", "k?[Qq]wen3", 9,
         ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/benchmarks/", "tools/cli/synth/",
