@@ -14,6 +14,10 @@ struct ExponentPairs {
     uint16_t first, other;
 };
 
+[[gnu::always_inline]] inline uint16_t pair_of(uint16_t weight) {
+    return weight >> 8 & (kExponentPairs - 1);
+}
+
 // Those that most weights have, by kSample of them or all. Of pairs that the sample lacks, those
 // below the others: a weight near zero is likelier than one beyond the greatest.
 inline ExponentPairs choose_pairs(const CodeStrip &task) {
@@ -22,7 +26,7 @@ inline ExponentPairs choose_pairs(const CodeStrip &task) {
     uint32_t seen[kExponentPairs] = {};
     for (size_t row = 0; row < task.outputs; ++row) {
         for (size_t k = row % step; k < task.depth; k += step) {
-            ++seen[task.rows[row * task.depth + k] >> 8 & (kExponentPairs - 1)];
+            ++seen[pair_of(task.rows[row * task.depth + k])];
         }
     }
     uint32_t sum = 0, most = 0;
@@ -44,6 +48,11 @@ inline ExponentPairs choose_pairs(const CodeStrip &task) {
     return {first, other};
 }
 
+// Whether a pair of exponents has a code.
+[[gnu::always_inline]] inline bool has_code(uint16_t pair, ExponentPairs pairs) {
+    return pair == pairs.other || static_cast<uint16_t>(pair - pairs.first) < kPairCodes - 1;
+}
+
 // A vector's codes, each in a half. Returns 0 if every weight has one; others get code 0. The loop
 // is the compiler's to turn into vectors.
 template <typename V>
@@ -52,10 +61,10 @@ template <typename V>
                                                   uint16_t (&codes)[kHalves<V>]) {
     uint16_t uncoded = 0;
     for (size_t i = 0; i < kHalves<V>; ++i) {
-        const auto pair = static_cast<uint16_t>(halves[i] >> 8 & (kExponentPairs - 1));
-        const auto at = static_cast<uint16_t>(pair - pairs.first);
-        const bool other = pair == pairs.other, coded = other || at < kPairCodes - 1;
-        const auto code = static_cast<uint16_t>(other ? kPairCodes - 1 : at);
+        const uint16_t pair = pair_of(halves[i]);
+        const bool coded = has_code(pair, pairs);
+        const auto code =
+            static_cast<uint16_t>(pair == pairs.other ? kPairCodes - 1 : pair - pairs.first);
         const auto sign = static_cast<uint16_t>(halves[i] >> 12 & kPairCodes);
         codes[i] = coded ? static_cast<uint16_t>(code | sign) : uint16_t{0};
         uncoded = static_cast<uint16_t>(uncoded | (coded ? 0 : 1));
@@ -145,8 +154,7 @@ template <typename V> class Coder {
     // Those of a vector's weights that have no code.
     [[gnu::noinline]] void escape(const uint16_t (&halves)[kHalves<V>], size_t k, size_t vector) {
         for (size_t half = 0; half < kHalves<V>; ++half) {
-            const unsigned pair = halves[half] >> 8 & (kExponentPairs - 1);
-            const bool coded = pair == pairs_.other || pair - pairs_.first < kPairCodes - 1;
+            const bool coded = has_code(pair_of(halves[half]), pairs_);
             if (coded || !is_weight<V>(rows_, task_.depth - k, vector, half)) {
                 continue;
             }
