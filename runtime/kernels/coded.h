@@ -7,7 +7,9 @@
 //
 // As in strips.h, 16 outputs are a strip. A table with 16 lanes has one part of it, one with eight
 // two parts of eight outputs, one after the other. A part holds the blocks of the rule (C1) as 16
-// vectors, of a word of two halves for each output, in the table's order of terms:
+// vectors of halves, in the table's order of terms:
+//     with tiles vector i is of output i, terms ascending;
+//     without, a vector has a word of two halves for each output:
 //     with VDPBF16PS vector 2 i is of step i of the even chain, high term 4 i of the block and low
 //     the term two further, vector 2 i + 1 of the odd chain, from 4 i + 1 on;
 //     without, the term 2 i is low and 2 i + 1 high in vector i.

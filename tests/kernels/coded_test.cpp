@@ -12,10 +12,16 @@ using stasis::test::taken;
 
 namespace {
 
+enum class Order { pairs, chains, outputs }; // of terms: without VDPBF16PS, with it, with tiles
+
+Order order_of(const std::string &table) {
+    return table == "amx" ? Order::outputs : table.ends_with("bf16") ? Order::chains : Order::pairs;
+}
+
 // A matrix of rows one after the other, coded.
 struct CodedMatrix {
-    size_t lanes;    // of the table that coded it
-    bool two_chains; // that table has vectors of one chain in turn
+    size_t lanes; // of the table that coded it, as the next
+    Order order;
     std::vector<uint8_t> blocks;
     std::vector<std::vector<Escape>> escapes;
     std::vector<CodedStrip> strips; // their blocks and escapes are null
@@ -25,7 +31,7 @@ struct CodedMatrix {
 CodedMatrix code(const Table &table, const std::vector<uint16_t> &w, size_t outputs, size_t depth,
                  Edge edge) {
     const std::string name = table.name;
-    CodedMatrix coded{name == "avx2" ? size_t{8} : 16, name.ends_with("bf16"), {}, {}, {}};
+    CodedMatrix coded{name == "avx2" ? size_t{8} : 16, order_of(name), {}, {}, {}};
     for (size_t output = 0; output < outputs; output += kCodedOutputs) {
         const size_t count = std::min(kCodedOutputs, outputs - output);
         const auto first = w.begin() + static_cast<ptrdiff_t>(output * depth);
@@ -53,9 +59,12 @@ uint16_t weight_of(const CodedMatrix &coded, size_t output, size_t k, size_t dep
     const size_t strip = output / kCodedOutputs, lanes = coded.lanes, term = k % 32;
     const size_t blocks = (depth + 31) / 32, in_part = output % lanes * 2;
     size_t vector = term / 2, half = in_part + term % 2;
-    if (coded.two_chains) {
+    if (coded.order == Order::chains) {
         vector = term / 4 * 2 + term % 2;
         half = in_part + (term % 4 < 2 ? 1 : 0);
+    } else if (coded.order == Order::outputs) {
+        vector = output % lanes;
+        half = term;
     }
     const size_t block = output % kCodedOutputs / lanes * blocks + k / 32;
     const size_t place = block * lanes * 32 + vector * 2 * lanes + half;

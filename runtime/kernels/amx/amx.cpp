@@ -7,8 +7,8 @@ void add_kernels(Table &table) {
     table.packed_bytes = packed_bytes;
     table.pack = pack;
     table.matmul = matmul;
-    table.code_strip = nullptr; // products with these weights read rows packed for another table
-    table.matmul_coded = nullptr;
+    table.code_strip = code_strip;
+    table.matmul_coded = matmul_coded;
     table.matmul_quantized = matmul_quantized;
     table.attention_block = attention_block;
 }

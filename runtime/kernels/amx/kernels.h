@@ -8,9 +8,8 @@ namespace stasis::kernels::amx {
 size_t packed_bytes(size_t rows, size_t depth);
 void pack(const Pack &task, size_t begin, size_t end);
 void matmul(const Matmul &task);
-// The same for up to kStreamedRows rows.
-inline constexpr size_t kStreamedRows = 64;
-void stream(const Matmul &task);
+Coded code_strip(const CodeStrip &task);
+void matmul_coded(const CodedMatmul &task);
 void matmul_quantized(const QuantizedMatmul &task);
 void attention_block(const AttentionBlock &task);
 

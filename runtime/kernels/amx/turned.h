@@ -9,7 +9,8 @@ namespace stasis::kernels::amx {
 
 // A tile of 16 outputs from `output` on, of which those below `end` exist, by the 16 rows from
 // `row` on, into y.
-[[gnu::always_inline]] inline void store_turned(const Matmul &task, const void *tile, size_t output,
+template <typename Task>
+[[gnu::always_inline]] inline void store_turned(const Task &task, const void *tile, size_t output,
                                                 size_t end, size_t row) {
     const size_t rows = smaller(task.rows - row, kTileRows);
     const size_t outputs = smaller(end - output, kTileRows);

@@ -1,8 +1,8 @@
-// Codes weights (coded.h): a block of a strip is turned as a product turns it, and its vectors are
-// taken apart.
+// Codes weights (coded.h): a block of a strip is brought into a product's order of terms, and its
+// vectors are taken apart.
 #pragma once
 
-#include "runtime/kernels/generic/panels/coded.h"
+#include "runtime/kernels/generic/panels/coded_blocks.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 
@@ -72,43 +72,17 @@ template <typename V>
     return uncoded;
 }
 
-// Whether a half of a block's vector is a weight: of the outputs, and of terms within `left`.
-template <typename V> bool is_weight(size_t outputs, size_t left, size_t vector, size_t half) {
-    size_t term;
-    if constexpr (V::kPairs == 1) { // even term low, odd term high
-        term = 2 * vector + half % 2;
-    } else { // of one chain in turn, the first of two terms high
-        term = vector / 2 * 4 + vector % 2 + (half % 2 == 0 ? 2 : 0);
-    }
-    return half / 2 < outputs && term < left;
-}
+inline constexpr size_t kCodedVectors = kBlock / 2; // of a block of a part
 
-// Codes up to kLanes rows of a strip, from `first` on.
-template <typename V> class Coder {
+// Up to kLanes rows of a strip, from `first` on, in the order that lanes are outputs.
+template <typename V> class TurnedRows {
   public:
-    Coder(const CodeStrip &task, ExponentPairs pairs, size_t first, size_t escape_count)
-        : task_(task), pairs_(pairs), rows_(smaller(V::kLanes, task.outputs - first)),
-          strip_(task.rows + first * task.depth, task.depth, rows_, task.depth),
-          place_(first * blocks_in(task.depth) * kBlock), to_(task.blocks + place_ / 2 * 3),
-          escape_count_(escape_count) {}
-
-    // Returns the escapes of the strip so far.
-    size_t code() {
-        for (size_t k = 0; k < task_.depth; k += kBlock) {
-            alignas(64) uint16_t halves[kVectors][kHalves<V>];
-            turn(k, halves);
-            for (size_t vector = 0; vector < kVectors; vector += kGroupVectors) {
-                code_group(halves + vector, k, vector);
-            }
-        }
-        return escape_count_;
-    }
-
-  private:
-    static constexpr size_t kVectors = kBlock / 2; // of a block
+    TurnedRows(const CodeStrip &task, size_t first)
+        : rows_(smaller(V::kLanes, task.outputs - first)), depth_(task.depth),
+          strip_(task.rows + first * task.depth, task.depth, rows_, task.depth) {}
 
     // The vectors of the block at k, as V::turn_pairs leaves them.
-    void turn(size_t k, uint16_t (*halves)[kHalves<V>]) {
+    void block(size_t k, uint16_t (*halves)[kHalves<V>]) {
         strip_.block(k, [&]<size_t step>(typename V::Words even, typename V::Words odd) {
             if constexpr (V::kPairs == 1) {
                 uint32_t words[2][V::kLanes];
@@ -125,6 +99,43 @@ template <typename V> class Coder {
         });
     }
 
+    // Whether a half of a vector of the block at k is a weight.
+    bool is_weight(size_t k, size_t vector, size_t half) const {
+        size_t term;
+        if constexpr (V::kPairs == 1) { // even term low, odd term high
+            term = 2 * vector + half % 2;
+        } else { // of one chain in turn, the first of two terms high
+            term = vector / 2 * 4 + vector % 2 + (half % 2 == 0 ? 2 : 0);
+        }
+        return half / 2 < rows_ && k + term < depth_;
+    }
+
+  private:
+    size_t rows_, depth_;
+    Strip<V> strip_;
+};
+
+// Codes a part of a strip, the rows from `first` on, which Rows brings into order.
+template <typename V, typename Rows> class Coder {
+  public:
+    Coder(const CodeStrip &task, ExponentPairs pairs, size_t first, size_t escape_count)
+        : task_(task), pairs_(pairs), rows_(task, first),
+          place_(first * blocks_in(task.depth) * kBlock), to_(task.blocks + place_ / 2 * 3),
+          escape_count_(escape_count) {}
+
+    // Returns the escapes of the strip so far.
+    size_t code() {
+        for (size_t k = 0; k < task_.depth; k += kBlock) {
+            alignas(64) uint16_t halves[kCodedVectors][kHalves<V>];
+            rows_.block(k, halves);
+            for (size_t vector = 0; vector < kCodedVectors; vector += kGroupVectors) {
+                code_group(halves + vector, k, vector);
+            }
+        }
+        return escape_count_;
+    }
+
+  private:
     // A group of vectors, the first of which is `vector` of the block at k.
     void code_group(const uint16_t (*halves)[kHalves<V>], size_t k, size_t vector) {
         uint16_t codes[kGroupVectors][kHalves<V>], low[kGroupVectors][kHalves<V>];
@@ -155,7 +166,7 @@ template <typename V> class Coder {
     [[gnu::noinline]] void escape(const uint16_t (&halves)[kHalves<V>], size_t k, size_t vector) {
         for (size_t half = 0; half < kHalves<V>; ++half) {
             const bool coded = has_code(pair_of(halves[half]), pairs_);
-            if (coded || !is_weight<V>(rows_, task_.depth - k, vector, half)) {
+            if (coded || !rows_.is_weight(k, vector, half)) {
                 continue;
             }
             if (escape_count_ < task_.escapes_max) {
@@ -168,18 +179,17 @@ template <typename V> class Coder {
 
     const CodeStrip &task_;
     ExponentPairs pairs_;
-    size_t rows_;
-    Strip<V> strip_;
+    Rows rows_;
     size_t place_; // of the first half
     uint8_t *to_;
     size_t escape_count_;
 };
 
-template <typename V> Coded code_strip(const CodeStrip &task) {
+template <typename V, typename Rows = TurnedRows<V>> Coded code_strip(const CodeStrip &task) {
     const ExponentPairs pairs = choose_pairs(task);
     Coded coded{};
     for (size_t first = 0; first < task.outputs; first += V::kLanes) {
-        coded.escape_count = Coder<V>(task, pairs, first, coded.escape_count).code();
+        coded.escape_count = Coder<V, Rows>(task, pairs, first, coded.escape_count).code();
     }
     for (size_t code = 0; code < kPairCodes; ++code) {
         const size_t pair = code < kPairCodes - 1 ? pairs.first + code : pairs.other;
