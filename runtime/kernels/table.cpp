@@ -68,15 +68,8 @@ bool has_avx512bf16() {
     return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
-// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE, bit 25 AMX-INT8. The
-// request for permission determines whether the operating system saves the tiles and lets this
-// process use them: a kernel without support for tiles, or a host that filters the call, refuses
-// it.
 bool has_amx() {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    return has_avx512vnni() && has_avx512bf16() &&
-           __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0 &&
-           (edx >> 24 & 1U) != 0 && (edx >> 25 & 1U) != 0 && amx::request_permission();
+    return has_avx512vnni() && has_avx512bf16() && amx::has_tiles();
 }
 
 #endif

@@ -66,9 +66,9 @@ int run_bench(const BenchChoice &choice) {
     const stasis_model_info info = model_info(model.get());
     bench::check_room(choice.only, info.context);
     const std::string folder = std::filesystem::temp_directory_path().string();
-    // The tables that have products for it (stasis_model_open, "Memory").
-    const bool coded =
-        choice.model.copy_weights && std::string_view(info.kernels).starts_with("avx");
+    // Where there are products for it (stasis_model_open, "Memory").
+    const bool coded = choice.model.copy_weights && std::string_view(info.device) == "cpu" &&
+                       std::string_view(info.kernels) != "reference";
     const bench::Matrices matrices =
         bench::measure_matrices(choice.model.path, uint64_t{info.vocabulary} * info.hidden, coded);
     const bool integers = std::string(info.weight_types).find('Q') != std::string::npos;

@@ -13,8 +13,8 @@ void matmul_coded(const CodedMatmul &task);
 void matmul_quantized(const QuantizedMatmul &task);
 void attention_block(const AttentionBlock &task);
 
-// Asks the kernel, once for the process, to let its threads use tiles. False if it refuses (an old
-// kernel, or a host that runs under a filter).
-bool request_permission();
+// Reports whether this process can use tiles. Asks the kernel, once for the process, to let its
+// threads use them.
+bool has_tiles();
 
 } // namespace stasis::kernels::amx
