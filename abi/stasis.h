@@ -225,7 +225,7 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * its sessions lives. Appends check their size and time, decoding every 64 tokens (IO); a change
  * that preserves both is not noticed, and access to a part that was cut off raises SIGBUS. Deleting
  * a file, or renaming another to its name, does no harm. With copy_weights the allocator's memory
- * has all; kernels avx2 to amx then take bf16 in 12 bits, without loss, and decode faster.
+ * has all; kernels avx2 to amx then take bf16 in 12 bits, without loss, to decode faster.
  *
  * Digests. To name a model, all its weights are hashed and checked, once: the digests of a model of
  * 64 MiB and more are kept in the user's cache directory ($XDG_CACHE_HOME/stasis/weights, else

@@ -9,10 +9,10 @@
 // two parts of eight outputs, one after the other. A part holds the blocks of the rule (C1) as 16
 // vectors of halves, in the table's order of terms:
 //     with tiles vector i is of output i, terms ascending;
-//     without, a vector has a word of two halves for each output:
+//     else a vector has a word of two halves for each output:
 //     with VDPBF16PS vector 2 i is of step i of the even chain, high term 4 i of the block and low
 //     the term two further, vector 2 i + 1 of the odd chain, from 4 i + 1 on;
-//     without, the term 2 i is low and 2 i + 1 high in vector i.
+//     with neither, the term 2 i is low and 2 i + 1 high in vector i.
 // Four vectors are a group of three times a vector's bytes (64 or 32):
 //     of each byte in the next vector the code in the low bits, in the one after it in the high;
 //     the low bytes of the first two vectors' halves, in 16 bytes eight of the first and eight of

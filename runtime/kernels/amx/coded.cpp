@@ -46,7 +46,7 @@ struct UnpackedStrip {
     size_t output;
 
     // Some blocks are unpacked before the first of them is multiplied: a tile load that meets
-    // stores still on their way into the cache would wait for them.
+    // stores still on their way into the cache may have to wait for them (not measured).
     template <typename Multiply>
     [[gnu::always_inline]] void each_block(const Multiply &multiply) const {
         constexpr size_t kPiece = 8;
