@@ -1,5 +1,5 @@
 // Which prefetches help kernels that stream through weights, as measured on each processor
-// (tools/benchmarks/amd.md). Changes the speed and no bit.
+// (tools/benchmarks/zen4_kernels.md). Changes the speed and no bit.
 #pragma once
 
 #include <cassert>
@@ -29,7 +29,7 @@ inline uint64_t time_stamp() {
 
 // Finds out, for one kernel on one thread, whether fetching what lies ahead helps at the moment.
 // On a Zen 4 in a virtual machine that changed within minutes, by a factor of up to two either way
-// (tools/benchmarks/amd.md). So of kEvery calls one is made the other way; all are timed.
+// (tools/benchmarks/zen4_kernels.md). So of kEvery calls one is made the other way; all are timed.
 class Pace {
   public:
     static constexpr unsigned kEvery = 32;
