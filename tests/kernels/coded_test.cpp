@@ -1,5 +1,6 @@
 // Coded weights (coded.h): what is coded is what was there, and products with it are those with the
 // weights themselves. Tables without such products are counted as skipped.
+#include <algorithm>
 #include <functional>
 
 #include "runtime/kernels/environment.h"
@@ -209,6 +210,30 @@ TEST_CASE("coded: a small weight that no sample of the strip shows takes no esca
         }
         w[3 * kDepth + 1000] = 110 << 7;
         CHECK(code(table, w, 16, kDepth, Edge::back).escapes[0].empty());
+    });
+}
+
+TEST_CASE("coded: what fills a block adds nothing, where codes stand for infinities and NaN too") {
+    const FloatEnvironment environment;
+    Numbers numbers(15);
+    const auto near = [&](unsigned exponent) { // with either sign
+        return static_cast<uint16_t>(numbers.below(2) << 15 | exponent << 7 | numbers.below(128));
+    };
+    for_each_coder([&](const Table &table) {
+        for (const size_t outputs : {1, 15, 16, 17}) {
+            for (const size_t depth : {1, 31, 33, 63, 100}) {
+                INFO("outputs ", outputs, " depth ", depth);
+                std::vector<uint16_t> x(depth), w(outputs * depth);
+                std::generate(x.begin(), x.end(), [&] { return near(27); });
+                std::generate(w.begin(), w.end(), [&] { return near(254); }); // the greatest
+                const CodedMatrix coded = code(table, w, outputs, depth, Edge::back);
+                const auto &high = coded.strips[0].high;
+                REQUIRE(std::find(std::begin(high), std::end(high), 0xFF) != std::end(high));
+                CHECK(first_difference(
+                          multiply(table, x, w, &coded, 1, outputs, depth, Edge::back),
+                          multiply(table, x, w, nullptr, 1, outputs, depth, Edge::back)) == -1);
+            }
+        }
     });
 }
 

@@ -21,16 +21,14 @@ class PlainRows {
     // The block at k, +0 where no weight is.
     void block(size_t k, uint16_t (*halves)[kBlock]) const {
         const size_t terms = smaller(task_.depth - k, kBlock);
-        for (size_t n = 0; n < kCodedOutputs; ++n) {
-            if (n >= task_.outputs) {
-                __builtin_memset(halves[n], 0, sizeof halves[n]);
-                continue;
-            }
+        if (terms < kBlock || task_.outputs < kCodedOutputs) {
+            __builtin_memset(halves, 0, kCodedOutputs * sizeof *halves);
+        }
+        for (size_t n = 0; n < task_.outputs; ++n) {
             const uint16_t *row = task_.rows + n * task_.depth + k;
             if (terms == kBlock) { // nearly always
                 __builtin_memcpy(halves[n], row, sizeof halves[n]);
             } else {
-                __builtin_memset(halves[n], 0, sizeof halves[n]);
                 __builtin_memcpy(halves[n], row, terms * sizeof *row);
             }
         }
