@@ -2,6 +2,7 @@
 // the log, the settings, the last position and the pages hold.
 #include <doctest/doctest.h>
 
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 
@@ -65,6 +66,30 @@ TEST_CASE("Snapshot::open: settings that the sampler would refuse are refused at
         CHECK(!opens(file));
         CHECK(refusal(file).starts_with("6: memory: " + bad.message));
     }
+}
+
+TEST_CASE("Snapshot::open: a denormal counts as zero, on threads that keep denormals too") {
+    constexpr float kTiny = 0x1p-149F;
+    const auto takes = [](float smallest, float Sampling::*member) {
+        return opens(
+            forged(small_file(), [&](State &s, Layout &) { s.samplings[1].*member = smallest; }));
+    };
+    for (float Sampling::*member : {&Sampling::temperature, &Sampling::min_p}) {
+        CHECK(takes(-kTiny, member));
+        CHECK(!takes(-FLT_MIN, member));
+    }
+    for (float Sampling::*member : {&Sampling::top_p, &Sampling::repetition_penalty}) {
+        CHECK(!takes(kTiny, member));
+        CHECK(takes(FLT_MIN, member));
+    }
+    const auto top = [](uint32_t first, float logit, uint32_t second, float next) {
+        return opens(forged(small_file(), [&](State &s, Layout &) {
+            s.top = {{first, logit}, {second, next}};
+        }));
+    };
+    CHECK(top(3, -kTiny, 4, kTiny));
+    CHECK(!top(4, kTiny, 3, -kTiny));
+    CHECK(top(4, FLT_MIN, 3, -kTiny));
 }
 
 TEST_CASE(

@@ -119,3 +119,16 @@ TEST_CASE("save: settings of version 2 out of range are refused by name, written
                       forged(file, [&](State &s, Layout &) { bad.change(s.samplings[1].v2); }));
     }
 }
+
+TEST_CASE("save: a denormal of version 2 counts as zero, on threads that keep denormals too") {
+    constexpr float kTiny = 0x1p-149F;
+    for (float SamplingV2::*member :
+         {&SamplingV2::top_n_sigma, &SamplingV2::xtc_probability, &SamplingV2::dry_multiplier}) {
+        CHECK(opens(saved(with([&](SamplingV2 &v2) { v2.*member = -kTiny; }))));
+        CHECK_THROWS_AS(saved(with([&](SamplingV2 &v2) { v2.*member = -FLT_MIN; })), Error);
+    }
+    for (float SamplingV2::*member : {&SamplingV2::typical_p, &SamplingV2::xtc_threshold}) {
+        CHECK_THROWS_AS(saved(with([&](SamplingV2 &v2) { v2.*member = kTiny; })), Error);
+        CHECK(opens(saved(with([&](SamplingV2 &v2) { v2.*member = FLT_MIN; }))));
+    }
+}

@@ -163,6 +163,10 @@ def check_log(manifest, log, settings):
              f"{where}: sampling {sampling}")
 
 
+def flushed(value):
+    return 0.0 if abs(value) < NORMAL_MIN else value
+
+
 def check_settings(manifest, count):
     samplings = manifest["samplings"]
     need(1 <= len(samplings) <= 65536, f"manifest: {len(samplings)} samplings")
@@ -171,10 +175,10 @@ def check_settings(manifest, count):
         where = f"manifest: sampling {index}"
         for name in "temperature", "repetition_penalty", "frequency_penalty", "presence_penalty":
             need(math.isfinite(each[name]), f"{where}: {name}")
-        need(each["temperature"] >= 0, f"{where}: temperature")
-        need(0 <= each["min_p"] <= 1, f"{where}: min_p")
-        need(NORMAL_MIN <= each["top_p"] <= 1, f"{where}: top_p")
-        need(each["repetition_penalty"] >= NORMAL_MIN, f"{where}: repetition_penalty")
+        need(flushed(each["temperature"]) >= 0, f"{where}: temperature")
+        need(0 <= flushed(each["min_p"]) <= 1, f"{where}: min_p")
+        need(0 < flushed(each["top_p"]) <= 1, f"{where}: top_p")
+        need(flushed(each["repetition_penalty"]) > 0, f"{where}: repetition_penalty")
         check_settings_v2(manifest, each["v2"] or OFF, where)
         tokens = [bias["token"] for bias in each["bias"]]
         need(tokens == sorted(set(tokens)), f"{where}: biases do not ascend")
@@ -185,7 +189,8 @@ def check_settings(manifest, count):
     need(manifest["capacity"] >= manifest["position"], "manifest: capacity below position")
     for name, most in SESSION_NUMBERS.items():
         need(most is None or manifest[name] <= most, f"manifest: {name}")
-    order = [(-each["value"], each["token"]) for each in manifest["top"]]
+    need(not any(math.isnan(each["value"]) for each in manifest["top"]), "manifest: top")
+    order = [(-flushed(each["value"]), each["token"]) for each in manifest["top"]]
     need(len(order) <= 64 and all(a < b for a, b in zip(order, order[1:])), "manifest: top")
     need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")
 
@@ -210,7 +215,8 @@ def check_settings_v2(manifest, added, where):
     for name, least, most in (("typical_p", NORMAL_MIN, 1), ("top_n_sigma", 0, math.inf),
                               ("xtc_probability", 0, 1), ("xtc_threshold", NORMAL_MIN, 0.5),
                               ("dry_multiplier", 0, math.inf), ("dry_base", 1, math.inf)):
-        need(least <= added[name] <= most and math.isfinite(added[name]), f"{where}: {name}")
+        value = flushed(added[name])
+        need(least <= value <= most and math.isfinite(value), f"{where}: {name}")
     for name in "dry_allowed_length", "min_keep":
         need(added[name] >= 1, f"{where}: {name}")
     tokens = added["dry_breakers"]
