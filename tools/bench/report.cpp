@@ -83,9 +83,11 @@ Json to_json(const Report &report) {
         }
         if (!result.ceiling.empty()) {
             entry["ceiling"] = result.ceiling;
+            entry["ceiling_rate"] = result.ceiling_rate;
             entry["share"] = result.share;
         } else {
             entry["ceiling"] = nullptr;
+            entry["ceiling_rate"] = nullptr;
             entry["share"] = nullptr;
         }
         results.push_back(entry);

@@ -17,9 +17,10 @@ struct Result {
     double median, minimum, maximum;
     const char *unit;
     Work work = Work::none;
-    double rate = 0;     // of bytes or flops per second, at the median
-    std::string ceiling; // name of the one that the rate comes up against; empty: none known
-    double share = 0;    // of what the ceiling gave between the repetitions; their median
+    double rate = 0;         // of bytes or flops per second, at the median
+    std::string ceiling;     // name of the one that the rate comes up against; empty: none known
+    double share = 0;        // of what the ceiling gave beside each repetition; their median
+    double ceiling_rate = 0; // what the ceiling gave beside the repetitions; their median
 };
 
 struct Report {

@@ -48,7 +48,10 @@ void set_rate(Result &result, Work work, const Series &series,
     result.work = work;
     result.rate = rate(result.median);
     result.ceiling = series.ceiling;
-    result.share = shares.empty() ? 0 : median_of(shares);
+    if (!shares.empty()) {
+        result.share = median_of(shares);
+        result.ceiling_rate = median_of(series.ceilings);
+    }
 }
 
 Result &add_speed(Bench &bench, const std::string &name, const Series &series, Work work,
