@@ -297,9 +297,11 @@ void check_last(const State &state, Status status) {
     for (size_t i = 0; i < state.top.size(); ++i) {
         const auto &[token, logit] = state.top[i];
         check_value("best logits", state.top[i], state, status);
-        const float own = flushed(logit);
-        const float last = i == 0 ? INFINITY : flushed(state.top[i - 1].second);
-        if (i > 0 && (own > last || (own == last && token <= state.top[i - 1].first))) {
+        if (i == 0) {
+            continue;
+        }
+        const float own = flushed(logit), last = flushed(state.top[i - 1].second);
+        if (own > last || (own == last && token <= state.top[i - 1].first)) {
             fail(status, "best logits: token %u is out of order", token);
         }
     }

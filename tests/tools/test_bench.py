@@ -47,24 +47,28 @@ class Bench(CommandTest):
             self.assertEqual((result["ceiling"], result["ceiling_rate"], result["share"]),
                              (None, None, None))
             return
-        self.check_ceiling(result, ceilings)
-        self.assertGreater(result["share"], 0)
-
-    def check_ceiling(self, result, ceilings):
-        """What it gave at that time is no more than its best, rounding aside."""
-        self.assertLessEqual(result["ceiling_rate"], ceilings[result["ceiling"]] * (1 + 1e-9))
+        # What a ceiling gave beside a repetition is no more than its best, rounding aside; so the
+        # share of it is no less.
+        best = ceilings[result["ceiling"]] * (1 + 1e-9)
+        self.assertLessEqual(result["ceiling_rate"], best)
+        self.assertGreaterEqual(result["share"], result[rate.pop()] / best)
 
     def test_rates_follow_from_the_model(self):
-        report = self.json("bench", LLAMA, "--repetitions", 1, "--only", "pp512,tg128,tg128@1024")
+        report = self.json("bench", LLAMA, "--repetitions", 1, "--only",
+                           "first_token,pp512,tg128,tg128@1024,turn,turn_afresh")
         config = json.loads((LLAMA / "config.json").read_text())
         hidden, inner, layers = 128, 384, 8
         self.assertEqual((config["hidden_size"], config["intermediate_size"],
                           config["num_hidden_layers"]), (hidden, inner, layers))
         matrices = layers * hidden * (128 + 64 + 64 + 128 + 3 * inner)
-        prompt, zero, deep, added = report["results"]
-        for each, rate in ((prompt, "flops"), (zero, "bytes_per_s"), (deep, "bytes_per_s")):
-            self.assertAlmostEqual(each["share"] * each["ceiling_rate"] / each[rate], 1)
-            self.check_ceiling(each, report["ceilings"])
+        first, prompt, zero, deep, added, turn, afresh = report["results"]
+        for result in report["results"]:
+            self.check_result(result, report["ceilings"])
+            for rate in RATES & set(result):
+                self.assertAlmostEqual(result["share"] * result["ceiling_rate"] / result[rate], 1)
+        for result, tokens in (first, 64), (turn, 60), (afresh, 1024 + 60):
+            self.assertAlmostEqual(
+                result["flops"] * result["median"] / 1e3 / (2 * matrices * tokens), 1)
         self.assertAlmostEqual(prompt["flops"] / prompt["median"] / (2 * matrices), 1)
         weights = 2 * (matrices + 1024 * hidden)
         self.assertAlmostEqual(zero["bytes_per_s"] / zero["median"] / weights, 1)

@@ -36,7 +36,7 @@ for line in sys.stdin:
     if name == "stasis":
         result = {"name": line.strip(), "median": value[0], "min": value[0], "max": value[0],
                   "unit": "tokens/s", "bytes_per_s": 1e9 * value[0], "ceiling": "read",
-                  "share": value[1]}
+                  "ceiling_rate": 1e9 * value[0] / value[1], "share": value[1]}
         value = {"machine": "Some CPU, 2 cores", "kernels": "amx", "model": words[1],
                  "results": [result]}
     print(json.dumps(value), flush=True)

@@ -430,13 +430,13 @@ class SecondReader(CommandTest):
 
     def test_denormals_count_as_zero(self):
         snapshot = reseal.Snapshot((DATA / "golden/layers/zstd.stasis").read_bytes())
-        state = second_reader.State(snapshot.container)
-        top = [(each["token"], each["value"]) for each in state.manifest["top"]]
+        manifest = second_reader.State(snapshot.container).manifest
+        top = [(each["token"], each["value"]) for each in manifest["top"]]
         tiny, normal = 2.0 ** -149, 2.0 ** -126
 
-        def packed(*best):  # as many entries, which begin so and fall to the end
-            best += tuple((i, -1.0 - i) for i in range(len(top) - len(best)))
-            return b"".join(struct.pack("<If", *each) for each in best)
+        def packed(*best):  # a vector of the manifest
+            entries = [struct.pack("<If", *each) for each in best]
+            return struct.pack("<I", len(best)) + b"".join(entries)
 
         of_settings = struct.pack("<ff", 0.95, 0.05)  # top_p, min_p
         for old, new, taken in (
@@ -444,7 +444,8 @@ class SecondReader(CommandTest):
                 (of_settings, struct.pack("<ff", 0.95, -normal), False),
                 (of_settings, struct.pack("<ff", tiny, 0.05), False),
                 (packed(*top), packed((3, -tiny), (4, tiny)), True),
-                (packed(*top), packed((4, tiny), (3, -tiny)), False)):
+                (packed(*top), packed((4, tiny), (3, -tiny)), False),
+                (packed(*top), packed((4, float("nan"))), False)):
             forged = snapshot.changed(snapshot.data.index(old, snapshot.manifest.start), new)
             first, second = self.first(forged, "inspect", "FILE"), self.second(forged)
             self.assertEqual((first is not None, first), (taken, second), new.hex())

@@ -96,9 +96,8 @@ def ceilings_of(runs):
     for run in runs:
         for result in (result_of(run, each) for each in run.repetitions):
             unit = "B/s" if "bytes_per_s" in result else "FLOP/s"
-            rate = result.get("bytes_per_s") or result["flops"]
             key = (result["ceiling"], run.threads, unit)
-            seen.setdefault(key, []).append(rate / result["share"])
+            seen.setdefault(key, []).append(result["ceiling_rate"])
     texts = [f"{name} with {threads} thread{'s' * (threads > 1)} "
              f"{min(values) / 1e9:.1f}-{max(values) / 1e9:.1f} G{unit}"
              for (name, threads, unit), values in seen.items()]
