@@ -265,5 +265,9 @@ TEST_CASE("coded: products are those with the weights themselves, and stay insid
                 }
             }
         }
+        for (const size_t depth : {2049, 4200}) { // several panels
+            check(65, 33, depth, 0);
+            check(70, 17, depth, 40);
+        }
     });
 }

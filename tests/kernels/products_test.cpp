@@ -112,7 +112,8 @@ TEST_CASE("matmul: rows, outputs and depths around every tile equal the referenc
 TEST_CASE("matmul: what exceeds every table's panels equals the reference, stays inside") {
     const FloatEnvironment environment;
     constexpr size_t kShapes[][3] = {{65, 33, 257},  {97, 31, 1},     {129, 300, 513},
-                                     {512, 256, 64}, {513, 257, 300}, {1030, 40, 290}};
+                                     {512, 256, 64}, {513, 257, 300}, {1030, 40, 290},
+                                     {65, 33, 2049}, {130, 17, 4200}};
     Numbers numbers(2);
     for (const auto &shape : kShapes) {
         const size_t rows = shape[0], outputs = shape[1], depth = shape[2];

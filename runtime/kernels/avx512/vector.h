@@ -28,7 +28,6 @@ struct Avx512 {
     static constexpr size_t kAlone = 1;
     static constexpr size_t kTileRows = 4; // a tile: the sums of both chains, weights, 1 activation
     static constexpr size_t kVectors = 2;  // of a panel
-    static constexpr size_t kChunkBlocks = 16; // of a panel, which stays near: in the second level
 
     static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
 

@@ -14,7 +14,7 @@ inline constexpr size_t kAttentionRows = 144; // a multiple of every table's kRo
 template <typename V> struct AttentionScratch {
     static constexpr size_t kHeadDimMax = 1024;
 
-    alignas(64) uint32_t panel[V::kChunkBlocks * kWords<V> * V::kVectors * V::kLanes];
+    alignas(64) uint32_t panel[kPanelBlocks * kWords<V> * V::kVectors * V::kLanes];
     float scores[kAttentionRows * kPagePositions];
     uint16_t p[kAttentionRows * kPagePositions];
     uint32_t weights[kAttentionRows * kPagePositions / V::kPairs]; // p, packed

@@ -163,9 +163,14 @@ template <typename V> void multiply_few(const Matmul &task) {
     });
 }
 
+// Blocks of a panel, which stays in the second level of caches (128 or 256 KiB). Sums leave
+// registers where a panel ends: 64 blocks are 1.05 to 1.3 times as fast as 16 (Zen 4, VDPBF16PS),
+// more of them no faster.
+inline constexpr size_t kPanelBlocks = 64;
+
 // A product by panels: `pack(output, count, begin, end, panel)` packs the blocks begin .. end - 1
 // of `count` outputs, then all rows of packed x are multiplied by them. `panel` has room for
-// V::kChunkBlocks blocks of kVectors vectors.
+// kPanelBlocks blocks of kVectors vectors.
 template <typename V, typename PackPanel>
 void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t depth, float *y,
                      size_t y_stride, uint32_t *panel, const PackPanel &pack) {
@@ -173,8 +178,8 @@ void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t
         clear(y + row * y_stride, outputs);
     }
     const size_t blocks = blocks_in(depth);
-    for (size_t begin = 0; begin < blocks; begin += V::kChunkBlocks) {
-        const size_t count = smaller(V::kChunkBlocks, blocks - begin);
+    for (size_t begin = 0; begin < blocks; begin += kPanelBlocks) {
+        const size_t count = smaller(kPanelBlocks, blocks - begin);
         for (size_t output = 0, width; output < outputs; output += width) {
             const size_t left = (outputs - output + V::kLanes - 1) / V::kLanes;
             const size_t vectors = smaller(left, V::kVectors);
