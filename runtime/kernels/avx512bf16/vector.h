@@ -24,6 +24,17 @@ constexpr Halves pairs_from(size_t first) {
     return halves;
 }
 
+// Of a block the words {high: k, low: k + 2} of its even chain, then those of its odd one.
+constexpr Halves chain_halves() {
+    Halves halves{};
+    for (size_t word = 0; word < 16; ++word) {
+        const size_t k = word % 8 * 4 + word / 8;
+        halves.from[2 * word] = static_cast<uint16_t>(k + 2);
+        halves.from[2 * word + 1] = static_cast<uint16_t>(k);
+    }
+    return halves;
+}
+
 struct Avx512Bf16 : Avx512 {
     static constexpr size_t kPairs = 2;
     static constexpr size_t kAlone = 3;
@@ -47,6 +58,12 @@ struct Avx512Bf16 : Avx512 {
         turn_by(
             v, [&](Words a, Words b) { return _mm512_permutex2var_epi16(a, low, b); },
             [&](Words a, Words b) { return _mm512_permutex2var_epi16(a, high, b); });
+    }
+
+    // A block of one row as the words of its even chain, then those of its odd one.
+    static Words chains(const uint16_t *block) {
+        static constexpr Halves kOrder = chain_halves();
+        return _mm512_permutexvar_epi16(load(kOrder.from), load(block));
     }
 
     static Words join(const Words *wide) {
