@@ -23,7 +23,8 @@ struct Avx2 {
     static constexpr size_t kAlone = 0;
     static constexpr size_t kTileRows = 3; // a tile: the sums of both chains, weights, 1 activation
     static constexpr size_t kVectors = 2;  // of a panel
-    static constexpr size_t kAhead = 512;  // elements from a load to what is prefetched then
+    static constexpr size_t kGroupBlocks = kLanes; // of one row of x (row.h): lanes are blocks
+    static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
     // The cache level that it is prefetched into: the second. Into the first it was slower (Zen 4).
     static constexpr int kNear = 2;
 

@@ -28,6 +28,7 @@ struct Avx512 {
     static constexpr size_t kAlone = 1;
     static constexpr size_t kTileRows = 4; // a tile: the sums of both chains, weights, 1 activation
     static constexpr size_t kVectors = 2;  // of a panel
+    static constexpr size_t kGroupBlocks = kLanes; // of one row of x (row.h): lanes are blocks
 
     static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
 
