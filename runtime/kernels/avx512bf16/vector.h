@@ -75,7 +75,7 @@ struct Avx512Bf16 : Avx512 {
 
     // One row of x (row.h): lanes are both chains of eight blocks, whose lines take three
     // instructions each to be turned, where those of sixteen take four. Less waits between a line
-    // that was loaded and those that are to be: 1.2 to 1.7 times as fast (Zen 4, mapped weights).
+    // that was loaded and those that are to be: 1.2 to 1.6 times as fast (Zen 4, mapped weights).
     static constexpr size_t kGroupBlocks = 8;
     static constexpr size_t chain_of(size_t lane) { return lane / 4 % 2; }
     static constexpr size_t block_of(size_t lane) { return lane / 8 * 4 + lane % 4; }
